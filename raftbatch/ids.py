@@ -1,0 +1,54 @@
+"""Names of things: NewTypes, so that an id of one kind cannot stand for another.
+
+What lives here: ids and the checks of their form. What must never live here:
+state, I/O. Called by: everything.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+NodeId = NewType("NodeId", str)
+"""A coordinator's name in the configuration, e.g. `n1`; also its certificate's name."""
+
+ClusterId = NewType("ClusterId", str)
+"""32 hexadecimal digits, drawn at random when a cluster is first started."""
+
+_NODE_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62})")
+_CLUSTER_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose data a directory holds.
+
+    Attributes:
+        cluster_id: the cluster it belongs to.
+        node_id: the node it belongs to.
+        incarnation: which life of that node, from 1; a node that lost its disk
+            is added again under a higher one.
+
+    Raises:
+        ValueError: a part is not of its form.
+    """
+
+    cluster_id: ClusterId
+    node_id: NodeId
+    incarnation: int
+
+    def __post_init__(self) -> None:
+        if not _CLUSTER_ID.fullmatch(self.cluster_id):
+            raise ValueError(f"cluster id {self.cluster_id!r} is not 32 hexadecimal digits")
+        if not _NODE_ID.fullmatch(self.node_id):
+            raise ValueError(
+                f"node id {self.node_id!r} must be 1 to 63 letters, digits, dots, dashes or "
+                "underscores, beginning with a letter or digit"
+            )
+        if not 1 <= self.incarnation < 1 << 63:
+            raise ValueError(f"incarnation {self.incarnation} is not in 1 .. 2**63 - 1")
+
+    def __str__(self) -> str:
+        """Return `n1 (incarnation 1) of cluster 0123…`."""
+        return f"{self.node_id} (incarnation {self.incarnation}) of cluster {self.cluster_id}"

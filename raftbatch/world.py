@@ -1,0 +1,308 @@
+"""The ports: the only ways in which the product touches the world.
+
+Clock, entropy, files, network and worker threads are reached through the
+Protocols of this module and through nothing else, so that one harness can run
+the same product over two worlds: the real one (`raftbatch.realworld`) and a
+simulated one in which a seed decides every fault. What lives here: Protocols
+and the plain values they exchange. What must never live here: an
+implementation, or an import of one. Called by: everything that does I/O.
+
+Timers are not a port: they belong to the asyncio loop, which the simulation
+replaces by a loop on virtual time.
+
+Source: docs/ARCHITECTURE.md, "One harness, two worlds".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+
+Buffer = bytes | bytearray | memoryview
+"""What may be written: any contiguous run of bytes, never copied on the way."""
+
+OpenMode = Literal["read", "write", "create"]
+"""`read` and `write` need the file to exist; `create` needs it not to."""
+
+
+class Clock(Protocol):
+    """Time as one machine sees it."""
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since an unspecified start; never goes back.
+
+        The only time that may drive a timeout, and comparable only with
+        readings of the same process.
+        """
+        ...
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970-01-01 UTC, for display and retention.
+
+        May jump either way: nothing that must be correct depends on it.
+        """
+        ...
+
+
+class Entropy(Protocol):
+    """Randomness, seeded in simulation."""
+
+    def random_bytes(self, length: int) -> bytes:
+        """Return `length` random bytes, unpredictable to others in the real world."""
+        ...
+
+
+class File(Protocol):
+    """An open file, read and written at explicit offsets.
+
+    Every method may block and may raise OSError; none is called on the loop
+    once the process serves. A write is only in the operating system's cache
+    until `datasync` has returned.
+    """
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        ...
+
+    def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers, one behind the other, from `offset` on.
+
+        Raises:
+            OSError: part of the bytes may have been written.
+        """
+        ...
+
+    def allocate(self, length: int) -> None:
+        """Make the file at least `length` bytes long, reserving the space; new bytes are zero.
+
+        Raises:
+            OSError: ENOSPC or EDQUOT where the space is not there.
+        """
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Cut or extend (with zeros) the file to `length` bytes."""
+        ...
+
+    def datasync(self) -> None:
+        """Return once all bytes written before, and the file's length, are on stable storage.
+
+        Raises:
+            OSError: what was written since the last successful call may be
+                lost even if a later call succeeds. Never call it again: stop.
+        """
+        ...
+
+    def size(self) -> int:
+        """Return the file's length in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Release the file. Harmless when called twice. Syncs nothing."""
+        ...
+
+
+class Lock(Protocol):
+    """An exclusive claim on a path, given up by `release` or by the process's death."""
+
+    def release(self) -> None:
+        """Give the claim up. Harmless when called twice."""
+        ...
+
+
+class Files(Protocol):
+    """A file system: absolute or relative paths with `/` between their parts.
+
+    Every method may block and may raise OSError. Creating, renaming and
+    removing change a directory, and are on stable storage only once
+    `sync_directory` of that directory has returned.
+    """
+
+    def open(self, path: str, mode: OpenMode) -> File:
+        """Open a file.
+
+        Raises:
+            FileNotFoundError: mode is `read` or `write` and there is none.
+            FileExistsError: mode is `create` and there is one.
+        """
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory is there."""
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted, without `.` and `..`."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and those above it, each synced into its parent; it may exist."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name in one step, replacing what had that name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file's name; those who have it open go on reading it."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Return once the directory's names are on stable storage."""
+        ...
+
+    def space_left(self, path: str) -> int:
+        """Return the bytes this process may still write to the file system at `path`."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Claim `path` (created if need be) for this process alone; writes the pid into it.
+
+        Raises:
+            BlockingIOError: somebody holds it; the message names the holder's pid.
+        """
+        ...
+
+
+class Worker(Protocol):
+    """One thread that runs jobs off the loop, one at a time, in the order they came."""
+
+    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        """Run `job` on the thread, then `done` with its finished future on the loop.
+
+        `done` calls come in job order and never inside `submit`. A job that
+        raises finishes its future with that exception. After `close` neither
+        is called.
+        """
+        ...
+
+    def close(self) -> None:
+        """Drop jobs that have not begun, and return once the running one has ended."""
+        ...
+
+
+class Workers(Protocol):
+    """Where worker threads come from."""
+
+    def start(self, name: str) -> Worker:
+        """Return a new worker, its thread named `name`; called on the loop's thread."""
+        ...
+
+
+class Connection(Protocol):
+    """One ordered stream of bytes each way, TLS already done where it is on."""
+
+    @property
+    def peer(self) -> str:
+        """The other end, as `host:port`."""
+        ...
+
+    @property
+    def certificate_name(self) -> str | None:
+        """The common name of the verified certificate of the other end; None without TLS."""
+        ...
+
+    async def read(self, length_max: int) -> bytes:
+        """Return 1 to `length_max` bytes as they arrive; `b""` once the other end has closed.
+
+        Raises:
+            ConnectionError: the connection broke.
+        """
+        ...
+
+    def write(self, data: Buffer) -> None:
+        """Queue bytes to be sent. Never blocks: see `queued_bytes` and `drain`."""
+        ...
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes accepted by `write` that the operating system has not taken yet."""
+        ...
+
+    async def drain(self) -> None:
+        """Return once the queue is short again.
+
+        Raises:
+            ConnectionError: the connection broke.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Close at once; what is queued is dropped, and readers see the end."""
+        ...
+
+
+class Listener(Protocol):
+    """An open port."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as `host:port`, the port the real one even where 0 was asked for."""
+        ...
+
+    async def close(self) -> None:
+        """Stop accepting; connections already accepted live on."""
+        ...
+
+
+class TLS(Protocol):
+    """Certificates for one port; opaque to all but the network that made it."""
+
+
+class Network(Protocol):
+    """Stream connections."""
+
+    async def listen(
+        self, address: str, accept: Callable[[Connection], Awaitable[None]], tls: TLS | None
+    ) -> Listener:
+        """Listen at `host:port` and run `accept` for each connection, as a task of its own.
+
+        Raises:
+            OSError: the address is in use, not ours, or does not resolve.
+        """
+        ...
+
+    async def connect(self, address: str, tls: TLS | None) -> Connection:
+        """Connect to `host:port`; names are resolved off the loop.
+
+        Raises:
+            OSError: nobody listens there, or the certificate is not accepted.
+        """
+        ...
+
+
+class World(Protocol):
+    """All ports together, as the composition root hands them down."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        ...
+
+    @property
+    def entropy(self) -> Entropy:
+        """Randomness."""
+        ...
+
+    @property
+    def files(self) -> Files:
+        """The file system."""
+        ...
+
+    @property
+    def workers(self) -> Workers:
+        """Threads."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """Connections."""
+        ...
+
+
+def join(directory: str, name: str) -> str:
+    """Return the path of `name` in `directory`. Total. Deterministic."""
+    return f"{directory.rstrip('/')}/{name}"

@@ -1,0 +1,1 @@
+"""All tests: `unit` for one part each, `tidy` for the repository itself."""

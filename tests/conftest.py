@@ -1,0 +1,57 @@
+"""What holds for every test: a skip always says why, and is a failure where CI=true.
+
+A green run must never mean "skipped": a machine that serves as CI has all that the tests need
+(ci/apt.txt), so a skip there is a defect of the machine or of the test. Elsewhere skips are
+listed with their reasons and do no harm.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+SKIPS = pytest.StashKey[list[tuple[str, str]]]()
+IN_CI = os.environ.get("CI") == "true"
+
+
+class _SkipRecorder:
+    """Collects the reason of every skip, of modules and of tests."""
+
+    def __init__(self, skips: list[tuple[str, str]]) -> None:
+        self._skips = skips
+
+    def _record(self, report: pytest.CollectReport | pytest.TestReport) -> None:
+        # An expected failure is reported as a skip too, but it did run.
+        if report.skipped and not hasattr(report, "wasxfail"):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            self._skips.append((report.nodeid, str(reason).removeprefix("Skipped: ")))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._record(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._record(report)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start recording skips."""
+    config.stash[SKIPS] = []
+    config.pluginmanager.register(_SkipRecorder(config.stash[SKIPS]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail the run where CI=true and something was skipped."""
+    if IN_CI and session.config.stash[SKIPS] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name each skip that failed the run, and what to do."""
+    skips = terminalreporter.config.stash[SKIPS]
+    if IN_CI and skips:
+        terminalreporter.section("skipped tests, which are failures where CI=true", red=True)
+        for test, reason in skips:
+            terminalreporter.line(f"{test}: {reason}", red=True)
+        terminalreporter.line("Install what is missing (ci/apt.txt; root), or run without CI=true.")

@@ -1,0 +1,209 @@
+"""The product reaches the world through the ports of `raftbatch.world` alone.
+
+Whatever slips past the ports is invisible to the simulation: no seed would replay it. The
+exceptions are listed with their reasons, and an exception that nothing needs any more is a
+complaint.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.tidy.tree import PRODUCT, Source, expect_none, python_sources
+
+_FILES = "files are reached through World.files"
+_CLOCK = "time is reached through World.clock"
+_CHANCE = "randomness is reached through World.entropy"
+_THREADS = "threads are reached through World.workers"
+_NETWORK = "connections are reached through World.network"
+_PROCESS = "processes and signals belong to the composition roots"
+_UNTRUSTED = "it runs code that it reads (GUARANTEES.md, G14)"
+_HIDDEN = "it hides an import from the floors"
+
+# A name is banned with everything below it: `os` bans `os.path`.
+BANNED: dict[str, str] = {
+    "os": "the operating system is reached through the ports",
+    "fcntl": _FILES,
+    "glob": _FILES,
+    "io.open": _FILES,
+    "io.FileIO": _FILES,
+    "mmap": _FILES,
+    "builtins.open": _FILES,
+    "pathlib.Path": _FILES + "; PurePath touches none",
+    "pathlib.PosixPath": _FILES,
+    "pathlib.WindowsPath": _FILES,
+    "shutil": _FILES,
+    "tempfile": _FILES,
+    "datetime": _CLOCK,
+    "time": _CLOCK,
+    "random": _CHANCE,
+    "secrets": _CHANCE,
+    "uuid": _CHANCE,
+    "_thread": _THREADS,
+    "asyncio.to_thread": _THREADS,
+    "concurrent.futures.ProcessPoolExecutor": _THREADS,
+    "concurrent.futures.ThreadPoolExecutor": _THREADS,
+    "multiprocessing": _THREADS,
+    "queue": _THREADS,
+    "threading": _THREADS,
+    "asyncio.open_connection": _NETWORK,
+    "asyncio.open_unix_connection": _NETWORK,
+    "asyncio.start_server": _NETWORK,
+    "asyncio.start_unix_server": _NETWORK,
+    "select": _NETWORK,
+    "selectors": _NETWORK,
+    "socket": _NETWORK,
+    "socketserver": _NETWORK,
+    "ssl": _NETWORK,
+    "asyncio.create_subprocess_exec": _PROCESS,
+    "asyncio.create_subprocess_shell": _PROCESS,
+    "builtins.input": _PROCESS,
+    "signal": _PROCESS,
+    "subprocess": _PROCESS,
+    "dill": _UNTRUSTED,
+    "cloudpickle": _UNTRUSTED,
+    "builtins.eval": _UNTRUSTED,
+    "builtins.exec": _UNTRUSTED,
+    "marshal": _UNTRUSTED,
+    "pickle": _UNTRUSTED,
+    "shelve": _UNTRUSTED,
+    "builtins.__import__": _HIDDEN,
+    "importlib.import_module": _HIDDEN,
+    "runpy": _HIDDEN,
+}
+
+# Methods that do the same on any object, above all on an event loop.
+BANNED_METHODS: dict[str, str] = {
+    "add_signal_handler": _PROCESS,
+    "create_connection": _NETWORK,
+    "create_datagram_endpoint": _NETWORK,
+    "create_server": _NETWORK,
+    "create_unix_connection": _NETWORK,
+    "create_unix_server": _NETWORK,
+    "run_in_executor": _THREADS,
+}
+
+# (path, name): why that module may use it. `*` stands for every name.
+ALLOWED: dict[tuple[str, str], str] = {
+    ("raftbatch/realworld.py", "*"): "it is the real world",
+}
+
+
+def check_ports(
+    sources: Sequence[Source], allowed: dict[tuple[str, str], str] = ALLOWED
+) -> list[str]:
+    """Complain about each use of a banned name, and each exception without a use."""
+    complaints = []
+    used = set()
+    for source in sources:
+        for node, name, reason in banned_names(source, BANNED, BANNED_METHODS):
+            exceptions = {(source.path, name), (source.path, "*")} & allowed.keys()
+            used |= exceptions
+            if not exceptions:
+                complaints.append(source.at(node, f"{name} is banned: {reason}"))
+    unused = sorted(allowed.keys() - used)
+    return complaints + [f"{path}: the exception for {name} is not needed" for path, name in unused]
+
+
+def banned_names(
+    source: Source, banned: dict[str, str], methods: dict[str, str]
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """Yield where a banned name is imported or used, the name, and why it is banned."""
+    known: dict[str, str] = {}  # what a local name stands for, as in `import time as t`
+    for node in ast.walk(source.syntax):
+        for full, local, stands_for in _imported(node):
+            known[local] = stands_for
+            if name := _ban(full, banned):
+                yield node, name, banned[name]
+    for node in ast.walk(source.syntax):
+        if isinstance(node, ast.Attribute) and node.attr in methods:
+            yield node, node.attr, methods[node.attr]
+        head, dot, rest = _dotted(node).partition(".")
+        if not head or _ban(known.get(head, ""), banned):
+            continue  # no name, or one whose import was complained of
+        # What nothing imported is a builtin, or a name of the module's own, which no ban matches.
+        name = _ban(known.get(head, f"builtins.{head}") + dot + rest, banned)
+        if name:
+            yield node, name, banned[name]
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str, str]]:
+    """Yield what an import names in full, the local name it binds, and what that stands for."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            yield alias.name, alias.asname or top, alias.name if alias.asname else top
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            yield full, alias.asname or alias.name, full
+
+
+def _dotted(node: ast.AST) -> str:
+    """Return `a.b.c` for such an expression that is read, and nothing for any other."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return before and f"{before}.{node.attr}"
+    return ""
+
+
+def _ban(name: str, banned: dict[str, str]) -> str:
+    """Return the banned name that is this one or one above it, and nothing if none is."""
+    parts = name.split(".")
+    for length in range(1, len(parts) + 1):
+        if (above := ".".join(parts[:length])) in banned:
+            return above
+    return ""
+
+
+def test_ports_are_the_only_way_out_in_the_tree() -> None:
+    expect_none(check_ports(python_sources(*PRODUCT)))
+
+
+def test_ports_let_pure_names_pass() -> None:
+    text = (
+        "import asyncio, errno, io\nfrom concurrent.futures import Future\n"
+        "from pathlib import PurePath\ntime = 3\nfiles.open(io.BytesIO(), time)\n"
+        "clock.time.now()\nasyncio.timeout(time)\n"
+    )
+    assert check_ports([Source("coordinator/feed.py", text)], {}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os",
+        "import os.path as p",
+        "from os import path",
+        "def f():\n    import time",
+        "from time import monotonic_ns",
+        "import concurrent.futures as c\nc.ThreadPoolExecutor()",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "open('x')",
+        "reader = open",
+        "import builtins\nbuiltins.open('x')",
+        "import pathlib\npathlib.Path('x')",
+        "from pathlib import Path",
+        "import asyncio\nasyncio.to_thread(f)",
+        "loop.run_in_executor(None, f)",
+        "eval('1')",
+        "import pickle",
+        "import importlib\nimportlib.import_module('coordinator')",
+    ],
+)
+def test_ports_fire_on_a_way_around_them(text: str) -> None:
+    assert check_ports([Source("coordinator/feed.py", text)], {}) != []
+
+
+def test_ports_let_a_listed_exception_pass_for_its_module_alone() -> None:
+    allowed = {("executor/server.py", "signal"): "stops on SIGTERM"}
+    source = Source("executor/server.py", "import signal")
+    assert check_ports([source], allowed) == []
+    assert check_ports([source, Source("executor/agent.py", "import signal")], allowed) != []
+
+
+def test_ports_fire_on_an_exception_nothing_needs() -> None:
+    assert check_ports([Source("a.py", "")], {("a.py", "time"): "no longer"}) != []

@@ -1,0 +1,1 @@
+"""Tests of one part each: no network, no processes, no sleeps."""
