@@ -1,0 +1,1 @@
+"""Worlds to run the product in: simulated ports, and faults over real ones."""
