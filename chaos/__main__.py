@@ -1,0 +1,128 @@
+"""`python -m chaos`: run the product under faults, and show that the checkers find bugs.
+
+What lives here: the command line. What must never live here: an import of the
+product at the top: a mutant has to be in place before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from chaos.mutants import MUTANTS
+from chaos.mutation import Mutant, install
+from chaos.runner import SUITES, Verdict, parse_seeds, run_seeds, summary
+
+_SEARCHED_SEEDS = range(400)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+
+SuiteOption = Annotated[str, typer.Option(help=f"One of: {', '.join(SUITES)}.")]
+SeedsOption = Annotated[str, typer.Option(help="A..B, both included, or one seed.")]
+
+
+@app.command()
+def sim(
+    suite: SuiteOption = "journal",
+    seeds: SeedsOption = "0..299",
+    processes: Annotated[int, typer.Option(help="0: one a core.")] = 0,
+) -> None:
+    """Run seeds in the simulated world. Exit code 1 if a promise broke."""
+    chosen = _checked(suite, seeds)
+    print(f"seeds {seeds} of suite {suite}")
+    verdicts = list(_told(suite, run_seeds(suite, chosen, processes or os.cpu_count() or 1)))
+    _end(summary(verdicts))
+
+
+@app.command()
+def mutant(
+    name: Annotated[str, typer.Argument(help="See `python -m chaos mutants --list`.")],
+    seeds: Annotated[str, typer.Option(help="Seeds to try in place of the recorded killer.")] = "",
+) -> None:
+    """Put one known bug back and replay what finds it. Exit code 1 if it is found."""
+    suite, found = _find(name)
+    print(f"mutant {name}: {found.module}")
+    install(found)
+    if seeds or isinstance(found.killer, int):
+        chosen = _checked(suite, seeds or str(found.killer))
+        verdicts = []
+        for verdict in run_seeds(suite, chosen, 1):
+            verdicts.append(verdict)
+            if verdict.violation:
+                print(f"seed {verdict.seed}: {verdict.violation.splitlines()[-1]}")
+                break
+        _end(summary(verdicts))
+    import pytest  # only where a test is the killer: it is not installed with the product
+
+    code = pytest.main(
+        [str(found.killer), "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    )
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise typer.Exit(2)
+    _end({"seeds": 0, "violations": int(code == pytest.ExitCode.TESTS_FAILED)})
+
+
+@app.command()
+def mutants(
+    suite: SuiteOption = "journal",
+    show: Annotated[bool, typer.Option("--list", help="Only list them.")] = False,
+) -> None:
+    """Search anew for the first seed that finds each mutant. Exit code 1 if one survives."""
+    survivors = []
+    for each in MUTANTS[suite]:
+        if show:
+            print(f"{each.name:32} {each.killer}")
+            continue
+        arguments = [sys.executable, "-m", "chaos", "mutant", each.name]
+        if isinstance(each.killer, int):
+            arguments += ["--seeds", f"{_SEARCHED_SEEDS.start}..{_SEARCHED_SEEDS.stop - 1}"]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        lines = done.stdout.splitlines()
+        print(
+            f"{each.name:32} {lines[1][:150] if len(lines) > 2 else done.stderr[-300:]}", flush=True
+        )
+        if done.returncode != 1:
+            survivors.append(each.name)
+    print(json.dumps({"mutants": len(MUTANTS[suite]), "survivors": survivors}))
+    raise typer.Exit(1 if survivors else 0)
+
+
+def _find(name: str) -> tuple[str, Mutant]:
+    for suite, known in MUTANTS.items():
+        for each in known:
+            if each.name == name:
+                return suite, each
+    raise typer.BadParameter(f"there is no mutant {name!r}: see `python -m chaos mutants --list`")
+
+
+def _checked(suite: str, seeds: str) -> range:
+    if suite not in SUITES:
+        raise typer.BadParameter(f"there is no suite {suite!r}, only {', '.join(SUITES)}")
+    try:
+        return parse_seeds(seeds)
+    except ValueError as error:
+        raise typer.BadParameter(f"seeds: {error}") from None
+
+
+def _told(suite: str, verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
+    """Pass verdicts on, telling of each violation how to see it again."""
+    for verdict in verdicts:
+        if verdict.violation:
+            print(f"\nseed {verdict.seed}:\n{verdict.violation}")
+            print(f"again: python -m chaos sim --suite {suite} --seeds {verdict.seed}", flush=True)
+        yield verdict
+
+
+def _end(counts: dict[str, int]) -> None:
+    print(json.dumps(counts))
+    raise typer.Exit(1 if counts["violations"] else 0)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,400 @@
+"""The journal: the log's entries and Raft's hard state, durable in one sequence.
+
+Contract. The owner (one thread: the loop's) calls the changing methods; each
+returns at once with the LSN of the record it made. Nothing is written before
+`flush`, so that all changes of one turn of the loop share a group; after that
+the journal goes on by itself, one group at a time, until nothing waits. A group
+is written and synced by a worker thread; then `durable` rises and `on_durable`
+is called. Whatever may be said to others only once a change is durable is said
+when `durable` has reached that change's LSN, never by index: an index can be
+taken back and written again while a sync is in flight.
+
+Changes can be read back at once. Entries that are not durable yet, and the
+newest that are, are in memory (`tail`); older ones are read from disk (`read`).
+
+A failed sync, and any damage met, ends the journal: `failure` is set,
+`on_failed` called once, and every change from then on raises it. A full disk
+does not: what waits goes on waiting, `append` refuses, all else is accepted.
+
+What lives here: the journal as its owner sees it. What must never live here: a
+rule of Raft. Called by: `coordinator.raft`, through its storage interface.
+Source: Raft paper (extended version), section 5; docs/adr/0002-journal.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from coordinator.raft.retention import SegmentSpan
+from coordinator.raft.segments.index import Dropped
+from coordinator.raft.segments.layout import (
+    HardState,
+    Kind,
+    record_bytes,
+    segment_name,
+)
+from coordinator.raft.segments.limits import JournalLimits, Space
+from coordinator.raft.segments.mark import MARK_NAME, Mark
+from coordinator.raft.segments.reader import RETRY_AFTER_MS, Entry, read_entries
+from coordinator.raft.segments.recovery import recover, remove_segments
+from coordinator.raft.segments.replay import Progress
+from coordinator.raft.segments.tail import Tail
+from coordinator.raft.segments.writer import Operation, Report, SegmentWriter, disk_errors
+from raftbatch.errors import (
+    Compacted,
+    Fatal,
+    Invariant,
+    NoSpace,
+    Overloaded,
+    PayloadTooLarge,
+)
+from raftbatch.ids import NodeId
+from raftbatch.world import World, join
+
+
+@dataclass(eq=False, slots=True)
+class _Read:
+    """A read on its way: whom to tell, and up to which index it is still true."""
+
+    done: Callable[[Future[tuple[Entry, ...]]], None]
+    last: int
+
+
+class Journal:
+    """Entries and hard state, durable in one sequence. See the module's docstring.
+
+    Args:
+        world: the ports.
+        directory: of the segments; must hold a journal (`recovery.create`).
+        limits: bounds.
+        on_durable: told the new `durable` each time it has risen. May raise: then
+            it ends the loop's callback, and changes nothing here.
+        on_failed: told once why the journal has ended.
+        progress: told bytes read and bytes in all while opening.
+
+    Attributes:
+        identity: whose journal it is.
+        repairs: what opening had to cut or clear away, each a sentence.
+        hard_state: the newest, durable or not.
+        last_index: of the newest entry, durable or not.
+        lsn: of the newest change.
+        durable: LSN up to which all changes are durable.
+        space: how much room the disk has, as of the last group.
+        pending_bytes: size of the changes that are not durable yet.
+        stalled: why what waits cannot be written now; None if it can.
+        failure: why the journal has ended; None while it lives.
+
+    Raises:
+        Corrupt: the files are not what was acknowledged.
+        CannotStart: there is no journal.
+        DiskFailed: the disk failed.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        directory: str,
+        limits: JournalLimits,
+        *,
+        on_durable: Callable[[int], None],
+        on_failed: Callable[[Fatal], None],
+        progress: Progress | None = None,
+    ) -> None:
+        recovered = recover(world, directory, progress)
+        cursor = recovered.cursor
+        self.identity = recovered.identity
+        self.repairs = tuple(recovered.repairs)
+        self.hard_state = cursor.hard_state
+        self.last_index = cursor.last_index
+        self.lsn = self.durable = cursor.lsn
+        self.pending_bytes = 0
+        self.stalled: str | None = None
+        self.failure: Fatal | None = None
+        self._limits = limits
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._files = world.files
+        self._directory = directory
+        self._index = recovered.index
+        self._terms = recovered.terms
+        self._tail = Tail(self.last_index)
+        self._dropping = self._index.oldest
+        self._waiting: list[Operation] = []
+        self._in_flight: list[Operation] = []
+        self._reads: list[_Read] = []
+        mark_path = join(directory, MARK_NAME)
+        with disk_errors(f"opening the newest segment in {directory}"):
+            self._writer = SegmentWriter(
+                world,
+                directory,
+                limits.segment_bytes,
+                cursor,
+                self._files.open(join(directory, segment_name(cursor.header.seq)), "write"),
+                Mark(mark_path, self._files.open(mark_path, "write")),
+                recovered.anchoring,
+            )
+            self.space = limits.space(self._files.space_left(directory))
+        self._writing = world.workers.start("journal-write")
+        self._reading = world.workers.start("journal-read")
+
+    @property
+    def first_index(self) -> int:
+        """Index of the oldest entry that can be read; one above `last_index` where none can."""
+        return self._terms.base + 1
+
+    @property
+    def durable_index(self) -> int:
+        """Index up to which every entry, as it is now, is durable."""
+        return self._tail.durable_index(self.durable)
+
+    @property
+    def last_term(self) -> int:
+        """Term of the newest entry, or of what the log follows."""
+        return self._terms.of(self.last_index)
+
+    def term(self, index: int) -> int | None:
+        """Return the term at an index, from `first_index` - 1 to `last_index`; else None."""
+        if self._terms.base <= index <= self.last_index:
+            return self._terms.of(index)
+        return None
+
+    def append(self, term: int, data: bytes) -> int:
+        """Add the entry after the last; return its LSN.
+
+        Args:
+            term: at least `last_term`.
+            data: its content, at most `entry_bytes_max`; passed through, not copied.
+
+        Raises:
+            NoSpace: the disk is at its reserve, or full. Definite.
+            Overloaded: too much waits for the disk. Definite.
+            PayloadTooLarge: definite.
+            Fatal: the journal has ended.
+        """
+        limits, size = self._limits, len(data)
+        if size > limits.entry_bytes_max:
+            raise PayloadTooLarge(
+                f"an entry of {size} bytes exceeds entry_bytes_max = {limits.entry_bytes_max}"
+            )
+        if self.space is Space.RESERVE or self.stalled:
+            raise NoSpace(
+                self.stalled
+                or f"less than disk_reserve_bytes = {limits.disk_reserve_bytes} are free at "
+                f"{self._directory}: free some space there",
+                retry_after_ms=RETRY_AFTER_MS,
+            )
+        if self.pending_bytes + size > limits.pending_bytes_max:
+            raise Overloaded(
+                f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=RETRY_AFTER_MS
+            )
+        newest = self._terms.newest
+        if term < newest:
+            raise Invariant(f"an entry of term {term} after one of term {newest}")
+        index = self.last_index + 1
+        lsn = self._add(Kind.ENTRY, term, index, data)
+        self.last_index = index
+        if term != newest:
+            self._terms.append(index, term)
+        self._tail.append(Entry(index, term, data), lsn)
+        return lsn
+
+    def set_hard_state(self, term: int, vote: NodeId | None) -> int:
+        """Change the current term, or the vote in it; return the LSN.
+
+        Raises:
+            Invariant: the term goes back, or a vote already given changes.
+            Fatal: the journal has ended.
+        """
+        old = self.hard_state
+        if term < old.term or (term == old.term and old.vote not in (None, vote)):
+            raise Invariant(f"{old} cannot become term {term} with a vote for {vote}")
+        if self._waiting and self._waiting[-1].kind is Kind.STATE:
+            # A later state stands for an earlier one that nobody has written yet, so
+            # that a node with a full disk does not gather one for each election.
+            overtaken = self._waiting.pop()
+            self.pending_bytes -= record_bytes(len(overtaken.data))
+            self.lsn -= 1
+        lsn = self._add(Kind.STATE, term, 0, (vote or "").encode("ascii"))
+        self.hard_state = HardState(term, vote)
+        return lsn
+
+    def truncate(self, index: int) -> int:
+        """Take back all entries above `index`; return the LSN from which that is durable.
+
+        Raises:
+            Invariant: `index` is not in the log.
+            Fatal: the journal has ended.
+        """
+        term = self.term(index)
+        if term is None:
+            raise Invariant(f"{index} is not within {self.first_index - 1} .. {self.last_index}")
+        if index == self.last_index:
+            return self.lsn
+        lsn = self._add(Kind.KEEP, term, index)
+        self.last_index = index
+        self._terms.keep(index, term)
+        self._tail.keep(index)
+        self._take_back(index)
+        return lsn
+
+    def reset(self, index: int, term: int) -> int:
+        """Replace all entries by a snapshot whose last index and term these are; return the LSN.
+
+        Raises:
+            Fatal: the journal has ended.
+        """
+        lsn = self._add(Kind.RESET, term, index)
+        self.last_index = index
+        self._terms.reset(index, term)
+        self._tail.reset(index)
+        self._take_back(0)
+        return lsn
+
+    def compact(self, index: int) -> None:
+        """Let go of whole segments whose entries are all at or below `index`, which a
+        durable snapshot replaces. Never rewrites anything.
+
+        Raises:
+            Fatal: the journal has ended.
+        """
+        boundary = self._index.boundary(index)
+        if boundary > self._dropping:
+            self._dropping = boundary
+            self._add(Kind.DROP, 0, boundary)
+
+    def spans(self) -> list[SegmentSpan]:
+        """Return the segments, oldest first, for deciding what to retain."""
+        return self._index.spans()
+
+    def tail(self, first: int, bytes_max: int) -> tuple[Entry, ...]:
+        """Return entries from `first` on that are in memory, until their records reach
+        `bytes_max`; at least one; none where `first` is older, or beyond the last.
+        """
+        return self._tail.slice(first, bytes_max)
+
+    def read(
+        self, first: int, bytes_max: int, done: Callable[[Future[tuple[Entry, ...]]], None]
+    ) -> None:
+        """Read entries from `first` on from disk, then call `done` on the loop.
+
+        The future holds as many as `tail` would give, of those that are not in
+        memory. They are entries of the log as it is when `done` is called: what
+        was taken back meanwhile is left out, so there may be none. Or it raises
+        `Compacted` or `Overloaded` (definite), or `Fatal`, which also ends the
+        journal.
+
+        Raises:
+            Compacted: `first` is not in the log any more.
+            Invariant: it is in memory, or beyond the last.
+        """
+        if first < self.first_index:
+            raise Compacted(f"entry {first} is gone: the log begins with {self.first_index}")
+        # Up to here the index is exact; above it may not know yet what was taken back.
+        last = self._tail.first - 1
+        if first > last:
+            raise Invariant(f"entry {first} is not older than what is in memory, {last + 1}")
+        pieces = self._index.pieces(first, last, bytes_max)
+        job = partial(read_entries, self._files, self._directory, pieces, bytes_max)
+        asked = _Read(done, last)
+        self._reads.append(asked)
+        self._reading.submit(job, partial(self._has_read, asked))
+
+    def flush(self) -> None:
+        """Write what waits, if nothing is being written. Called once at the end of a turn."""
+        if self._in_flight or not self._waiting or self.failure:
+            return
+        count, size = len(self._waiting), self.pending_bytes
+        if size > self._limits.group_bytes_max:
+            count, size = 0, 0
+            for operation in self._waiting:
+                size += record_bytes(len(operation.data))
+                if count and size > self._limits.group_bytes_max:
+                    break
+                count += 1
+        self._in_flight, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._writing.submit(partial(self._writer.write, self._in_flight), self._has_written)
+
+    def close(self) -> None:
+        """End: wait for the group being written, drop what waits, close the files.
+
+        Like a crash, but for the files: whoever wants all to be durable waits
+        until `durable` has reached `lsn` first.
+        """
+        self._writing.close()
+        self._reading.close()
+        self._writer.close()
+
+    def _add(self, kind: Kind, term: int, index: int, data: bytes = b"") -> int:
+        """Queue a record; return its LSN."""
+        if self.failure:
+            raise self.failure
+        self.lsn += 1
+        self.pending_bytes += record_bytes(len(data))
+        self._waiting.append(Operation(kind, self.lsn, term, index, data))
+        return self.lsn
+
+    def _has_written(self, future: Future[Report]) -> None:
+        """Take in what became of a group, and go on with the next."""
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        report = future.result()
+        for event in report.events:
+            self._index.apply(event)
+        self.pending_bytes -= report.size
+        if self._in_flight[-1].lsn > report.lsn:
+            unwritten = [each for each in self._in_flight if each.lsn > report.lsn]
+            self._waiting = unwritten + self._waiting
+        self._in_flight = []
+        self.space = self._limits.space(report.space_left)
+        self.stalled = report.stalled
+        rose = report.lsn > self.durable
+        self.durable = report.lsn
+        self._tail.evict(self.durable, self._limits.tail_bytes_max)
+        if any(isinstance(event, Dropped) for event in report.events):
+            self._terms.forget_below(self._index.base)
+            self._remove_dropped()
+        if not self.stalled:  # else the owner's next flush tries again
+            self.flush()
+        if rose:
+            self._on_durable(self.durable)
+
+    def _has_read(self, asked: _Read, future: Future[tuple[Entry, ...]]) -> None:
+        """Hand on what was read, less what was taken back meanwhile."""
+        self._reads.remove(asked)
+        error = future.exception()
+        if error is not None:
+            if not isinstance(error, Compacted | Overloaded):
+                self._fail(error)
+            asked.done(future)
+            return
+        result: Future[tuple[Entry, ...]] = Future()
+        result.set_result(tuple(e for e in future.result() if e.index <= asked.last))
+        asked.done(result)
+
+    def _take_back(self, index: int) -> None:
+        """Leave entries above `index` out of the reads on their way."""
+        for asked in self._reads:
+            asked.last = min(asked.last, index)
+
+    def _remove_dropped(self) -> None:
+        """Remove the files of dropped segments, behind the reads that may be using them."""
+        job = partial(remove_segments, self._files, self._directory, self._index.oldest)
+        self._reading.submit(job, self._has_removed)
+
+    def _has_removed(self, future: Future[int]) -> None:
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End: nothing is durable any more that is not now."""
+        if self.failure is None:
+            if not isinstance(error, Fatal):
+                error = Invariant(f"the journal met an error it does not know: {error!r}")
+            self.failure = error
+            self._on_failed(error)

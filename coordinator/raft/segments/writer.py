@@ -1,0 +1,359 @@
+"""The one that writes: groups of records into segments, each group made durable.
+
+It runs on the journal's worker thread and owns the newest segment and the mark.
+It moves on only when a group is synced: until then a failed attempt leaves
+everything as it was, and the same records can be written again at the same
+place. What lives here: write, sync, roll over to a new segment. What must never
+live here: what the records mean to Raft. Called by: the journal, recovery.
+
+Three kinds of failure, told apart strictly:
+
+- No room (ENOSPC, EDQUOT) or no descriptor (EMFILE, ENFILE, ENOMEM) for anything
+  but a sync: nothing happened, `TryLater`.
+- Any failure of a sync: what the disk holds is unknown, and a second sync would
+  lie (the kernel has marked the pages clean). `DiskFailed`: the node stops.
+- Any other failure: `DiskFailed` as well.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from coordinator.raft.segments.index import (
+    Anchoring,
+    Dropped,
+    Event,
+    Kept,
+    Opened,
+    Placed,
+    Restarted,
+    Written,
+)
+from coordinator.raft.segments.layout import (
+    SECTOR_BYTES,
+    TEMPORARY,
+    HardState,
+    Header,
+    Kind,
+    encode_header,
+    encode_records,
+    record_bytes,
+    segment_name,
+)
+from coordinator.raft.segments.mark import MARK_BYTES, MARK_NAME, Mark, encode_mark
+from raftbatch.errors import DiskFailed
+from raftbatch.ids import Identity, NodeId
+from raftbatch.world import Buffer, File, Files, World, join
+
+_PAGE_BYTES = 4096
+_ENTRY = Kind.ENTRY  # looked up once: this is asked for each record
+
+
+class Operation(NamedTuple):
+    """A record to be written; see `layout.Kind` for its fields."""
+
+    kind: Kind
+    lsn: int
+    term: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    data: bytes
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where the next record goes, and what was true there.
+
+    Attributes:
+        header: of the segment being written.
+        offset: where its next record begins.
+        lsn: of the last record written and synced.
+        oldest: number of the oldest segment that must be there.
+        last_index: the log's last index.
+        last_term: its term.
+        hard_state: the hard state.
+    """
+
+    header: Header
+    offset: int
+    lsn: int
+    oldest: int
+    last_index: int
+    last_term: int
+    hard_state: HardState
+
+    def advance(self, kind: int, term: int, index: int, data: Buffer) -> None:
+        """Take in what a record says; the same for a record written and one read back."""
+        match kind:
+            case Kind.ENTRY | Kind.KEEP | Kind.RESET:
+                self.last_index, self.last_term = index, term
+            case Kind.STATE:
+                vote = bytes(data).decode("utf-8")
+                self.hard_state = HardState(term, NodeId(vote) if vote else None)
+            case Kind.DROP:
+                self.oldest = max(self.oldest, index)
+
+
+class Report(NamedTuple):
+    """What became of a group.
+
+    Attributes:
+        lsn: highest durable LSN.
+        size: bytes of the records written.
+        events: for the index, in order.
+        space_left: bytes left on the file system.
+        stalled: why the rest of the group could not be written now; None if it was.
+    """
+
+    lsn: int
+    size: int
+    events: list[Event]
+    space_left: int
+    stalled: str | None
+
+
+class TryLater(Exception):
+    """No room, or no descriptor; nothing was changed. Internal to the journal."""
+
+
+_RETRYABLE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+@contextmanager
+def disk_errors(doing: str, *, retryable: bool = False) -> Iterator[None]:
+    """Turn an OSError into `DiskFailed`; `TryLater` where the caller can retry.
+
+    Never `retryable` around a sync.
+    """
+    try:
+        yield
+    except OSError as error:
+        if retryable and error.errno in _RETRYABLE:
+            raise TryLater(f"{doing}: {error}") from error
+        raise DiskFailed(
+            f"{doing}: {error}. This node cannot be sure of its disk any more and stops. Check "
+            "the disk, then start the node again: it finds out what it has"
+        ) from error
+
+
+class SegmentWriter:
+    """Writes groups of records; one owner, one thread at a time.
+
+    Args:
+        world: the ports.
+        directory: of the segments.
+        segment_bytes: size of a new segment; one record larger than it gets a larger one.
+        cursor: where to go on; the writer owns it from here on.
+        segment: the segment's file, open for writing.
+        mark: open for writing.
+        anchoring: having seen the records before.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        directory: str,
+        segment_bytes: int,
+        cursor: Cursor,
+        segment: File,
+        mark: Mark,
+        anchoring: Anchoring,
+    ) -> None:
+        self._world = world
+        self._files = world.files
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._cursor = cursor
+        self._segment = segment
+        self._mark = mark
+        self._anchoring = anchoring
+
+    @property
+    def path(self) -> str:
+        """The segment being written."""
+        return join(self._directory, segment_name(self._cursor.header.seq))
+
+    def write(self, operations: Sequence[Operation]) -> Report:
+        """Write and sync the operations, or as many as there is room for.
+
+        Raises:
+            DiskFailed: the node must stop.
+        """
+        events: list[Event] = []
+        # ends[i]: bytes of the first i records together
+        ends = [0, *accumulate([record_bytes(len(operation[4])) for operation in operations])]
+        done = 0
+        stalled = None
+        try:
+            while done < len(operations):
+                room = self._cursor.header.size - self._cursor.offset
+                fitting = bisect_right(ends, ends[done] + room) - 1
+                if fitting == done:
+                    events.append(self._roll(ends[done + 1] - ends[done]))
+                else:
+                    events += self._write_run(operations[done:fitting], ends[done : fitting + 1])
+                    done = fitting
+        except TryLater as error:
+            stalled = str(error)
+        with disk_errors(f"reading the space left at {self._directory}"):
+            space_left = self._files.space_left(self._directory)
+        return Report(self._cursor.lsn, ends[done], events, space_left, stalled)
+
+    def close(self) -> None:
+        """Close the files. Syncs nothing."""
+        self._segment.close()
+        self._mark.close()
+
+    def _write_run(self, operations: Sequence[Operation], ends: Sequence[int]) -> list[Event]:
+        """Write operations that fit, sync, and only then move on."""
+        cursor, anchoring = self._cursor, self._anchoring
+        seq, start = cursor.header.seq, cursor.offset
+        buffers = encode_records(operations, cursor.lsn, cursor.header.salt)
+        with disk_errors(f"writing {self.path} at offset {start}", retryable=True):
+            self._segment.write_at(start, buffers)
+        with disk_errors(f"syncing {self.path}"):
+            self._segment.datasync()
+        events: list[Event] = []
+        start -= ends[0]
+        due = anchoring.due(seq)
+        for (kind, _, term, index, data), end in zip(operations, ends, strict=False):
+            if kind is _ENTRY and start + end < due:  # nearly all: no anchor
+                cursor.last_index, cursor.last_term = index, term
+                continue
+            event = placement(anchoring, kind, index, seq, start + end)
+            if event is not None:
+                events.append(event)
+            cursor.advance(kind, term, index, data)
+            due = anchoring.due(seq)
+        cursor.offset, cursor.lsn = start + ends[-1], operations[-1].lsn
+        events.append(Written(cursor.last_index, cursor.offset))
+        write_mark(self._mark, cursor.lsn)
+        return events
+
+    def _roll(self, length: int) -> Opened:
+        """Begin a new segment with room for `length` bytes of records."""
+        cursor = self._cursor
+        size = max(self._segment_bytes, SECTOR_BYTES + length)
+        header = Header(
+            identity=cursor.header.identity,
+            seq=cursor.header.seq + 1,
+            size=-(-size // _PAGE_BYTES) * _PAGE_BYTES,
+            salt=int.from_bytes(self._world.entropy.random_bytes(4), "little"),
+            base_lsn=cursor.lsn + 1,
+            oldest=cursor.oldest,
+            last_index=cursor.last_index,
+            last_term=cursor.last_term,
+            hard_state=cursor.hard_state,
+            created_ms=self._world.clock.wall_ms(),
+        )
+        segment = create_segment(self._files, self._directory, header)
+        self._segment.close()
+        self._segment = segment
+        cursor.header, cursor.offset = header, SECTOR_BYTES
+        return opened(header)
+
+
+def placement(anchoring: Anchoring, kind: int, index: int, seq: int, offset: int) -> Event | None:
+    """Return what a record at `offset` of segment `seq` tells the index, if anything."""
+    match kind:
+        case Kind.ENTRY:
+            return Placed(index, seq, offset) if anchoring.is_anchor(seq, offset) else None
+        case Kind.KEEP:
+            anchoring.interrupt()
+            return Kept(index)
+        case Kind.RESET:
+            anchoring.interrupt()
+            return Restarted(index)
+        case Kind.DROP:
+            return Dropped(index)
+        case _:
+            return None
+
+
+def opened(header: Header) -> Opened:
+    """Return what a segment's header tells the index."""
+    return Opened(
+        header.seq,
+        header.salt,
+        header.size,
+        header.base_lsn,
+        header.last_index,
+        header.created_ms,
+    )
+
+
+def first_header(world: World, identity: Identity, segment_bytes: int) -> Header:
+    """Return the header of the first segment of an empty journal."""
+    return Header(
+        identity=identity,
+        seq=1,
+        size=-(-segment_bytes // _PAGE_BYTES) * _PAGE_BYTES,
+        salt=int.from_bytes(world.entropy.random_bytes(4), "little"),
+        base_lsn=1,
+        oldest=1,
+        last_index=0,
+        last_term=0,
+        hard_state=HardState(0, None),
+        created_ms=world.clock.wall_ms(),
+    )
+
+
+def create_segment(files: Files, directory: str, header: Header) -> File:
+    """Create a segment, durable in name and content before the first record.
+
+    Raises:
+        TryLater: no room; nothing is left behind.
+        DiskFailed: the node must stop.
+    """
+    return _create(files, directory, segment_name(header.seq), header.size, encode_header(header))
+
+
+def create_mark(files: Files, directory: str) -> None:
+    """Create the mark of an empty journal, durable in name and content.
+
+    Raises:
+        TryLater: no room; nothing is left behind.
+        DiskFailed: the node must stop.
+    """
+    _create(files, directory, MARK_NAME, MARK_BYTES, encode_mark(0)).close()
+
+
+def _create(files: Files, directory: str, name: str, size: int, content: bytes) -> File:
+    """Create a file under another name first: under its own it is whole, or was damaged later."""
+    path = join(directory, name)
+    temporary = path + TEMPORARY
+    file: File | None = None
+    try:
+        with disk_errors(f"creating {path}", retryable=True):
+            if files.exists(temporary):
+                files.remove(temporary)
+            file = files.open(temporary, "create")
+            file.allocate(size)
+            file.write_at(0, [content])
+        with disk_errors(f"syncing {temporary}"):
+            file.datasync()
+        with disk_errors(f"naming {path}", retryable=True):
+            files.rename(temporary, path)
+        with disk_errors(f"syncing {directory}"):
+            files.sync_directory(directory)
+    except TryLater:
+        if file is not None:
+            file.close()
+            with disk_errors(f"removing {temporary}"):
+                files.remove(temporary)
+        raise
+    return file
+
+
+def write_mark(mark: Mark, lsn: int) -> None:
+    """Note that records up to `lsn` are durable."""
+    try:
+        with disk_errors("writing the mark", retryable=True):
+            mark.write(lsn)
+    except TryLater:
+        pass  # copy-on-write file systems: a mark that lags is still true
