@@ -1,0 +1,238 @@
+"""A node's data directory: one writer, one journal, its snapshots, held against each other.
+
+    directory/lock          who writes here, by pid
+    directory/journal/      entries and hard state (`journal`)
+    directory/snapshots/    states that replace the log's beginning (`snapshots`)
+
+What lives here: opening and closing all of it, and what the parts must say of
+each other. What must never live here: a rule of Raft, or a decision of how much
+to keep (`retention`). Called by: `coordinator.raft`, the composition root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from coordinator.raft.journal import Journal
+from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
+from coordinator.raft.segments.limits import JournalLimits
+from coordinator.raft.segments.recovery import create
+from coordinator.raft.segments.replay import Progress, is_initialised
+from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
+from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
+from raftbatch.ids import Identity
+from raftbatch.world import Lock, World, join
+
+_LOCK, _JOURNAL, _SNAPSHOTS = "lock", "journal", "snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageLimits:
+    """All bounds of a data directory; see the parts.
+
+    Raises:
+        ValueError: two of them contradict each other.
+    """
+
+    journal: JournalLimits
+    snapshots: SnapshotLimits
+    retention: RetentionLimits
+
+    def __post_init__(self) -> None:
+        if self.snapshots.snapshot_bytes_max != self.journal.snapshot_bytes_max:
+            raise ValueError(
+                f"snapshot_bytes_max is {self.snapshots.snapshot_bytes_max} for snapshots, but "
+                f"{self.journal.snapshot_bytes_max} for the journal's reserve"
+            )
+
+
+def journal_directory(directory: str) -> str:
+    """Return where in a data directory the journal is."""
+    return join(directory, _JOURNAL)
+
+
+def snapshots_directory(directory: str) -> str:
+    """Return where in a data directory the snapshots are."""
+    return join(directory, _SNAPSHOTS)
+
+
+def lock_path(directory: str) -> str:
+    """Return the file of a data directory that its writer locks."""
+    return join(directory, _LOCK)
+
+
+class DataDirectory:
+    """An open data directory. Made by `create` and `open`; its methods are the loop's.
+
+    Attributes:
+        identity: whose it is.
+        journal: entries and hard state.
+        snapshots: owned by the snapshot worker; the loop reads `newest` and `all` only.
+        snapshot_worker: where everything else about snapshots is done.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        limits: StorageLimits,
+        lock: Lock,
+        journal: Journal,
+        snapshots: Snapshots,
+        on_failed: Callable[[Fatal], None],
+    ) -> None:
+        self.identity = journal.identity
+        self.journal = journal
+        self.snapshots = snapshots
+        self.snapshot_worker = world.workers.start("snapshots")
+        self._world = world
+        self._limits = limits
+        self._lock = lock
+        self._on_failed = on_failed
+
+    @staticmethod
+    def is_initialised(world: World, directory: str) -> bool:
+        """Return whether a node ever began to keep data there."""
+        return is_initialised(world.files, journal_directory(directory))
+
+    @staticmethod
+    def create(world: World, directory: str, identity: Identity, limits: StorageLimits) -> None:
+        """Begin an empty data directory, durably; `open` is next.
+
+        Raises:
+            CannotStart: it is in use, holds data already, or cannot be made.
+            DiskFailed: the disk failed.
+        """
+        lock = _claim(world, directory)
+        try:
+            journal = journal_directory(directory)
+            begun = is_initialised(world.files, journal)
+            if not begun and world.files.exists(snapshots_directory(directory)):
+                raise CannotStart(
+                    f"{directory} holds snapshots, but no journal: it is not empty. Move it away, "
+                    "or put the journal back"
+                )
+            create(world, journal, identity, limits.journal.segment_bytes)
+        finally:
+            lock.release()
+
+    @classmethod
+    def open(
+        cls,
+        world: World,
+        directory: str,
+        limits: StorageLimits,
+        *,
+        on_durable: Callable[[int], None],
+        on_failed: Callable[[Fatal], None],
+        progress: Progress | None = None,
+    ) -> DataDirectory:
+        """Open it, with all that was acknowledged.
+
+        Blocks for as long as reading the journal and the newest snapshot takes.
+
+        Args:
+            world: the ports.
+            directory: made by `create`.
+            limits: bounds.
+            on_durable: see `Journal`.
+            on_failed: see `Journal`; also told when a snapshot could not be removed.
+            progress: told bytes of the journal read, and in all.
+
+        Raises:
+            Corrupt: it is not what was acknowledged.
+            CannotStart: it is in use, or no data directory.
+            DiskFailed: the disk failed.
+        """
+        lock = _claim(world, directory)
+        journal: Journal | None = None
+        try:
+            journal = Journal(
+                world,
+                journal_directory(directory),
+                limits.journal,
+                on_durable=on_durable,
+                on_failed=on_failed,
+                progress=progress,
+            )
+            snapshots = Snapshots.open(
+                world, snapshots_directory(directory), journal.identity, limits.snapshots
+            )
+            _reconcile(directory, journal, snapshots)
+            return cls(world, limits, lock, journal, snapshots, on_failed)
+        except BaseException:
+            if journal is not None:
+                journal.close()
+            lock.release()
+            raise
+
+    def retain(self) -> None:
+        """Let go of segments and snapshots that are neither needed nor to be kept.
+
+        Called after a snapshot, and now and then, since what is kept for
+        inspection ages.
+        """
+        now_ms = self._world.clock.wall_ms()
+        snapshots = [SnapshotSpan(meta.index, meta.file_bytes) for meta in self.snapshots.all]
+        decision = retain(snapshots, self.journal.spans(), now_ms, self._limits.retention)
+        self.journal.compact(decision.compact_to_index)
+        prune = partial(self.snapshots.prune, decision.base_index)
+        self.snapshot_worker.submit(prune, self._has_pruned)
+
+    def close(self) -> None:
+        """Close everything, the lock last. Like a crash: see `Journal.close`."""
+        self.snapshot_worker.close()
+        self.journal.close()
+        self._lock.release()
+
+    def _has_pruned(self, future: Future[None]) -> None:
+        error = future.exception()
+        if error is not None:
+            unknown = Invariant(f"pruning snapshots met an error it does not know: {error!r}")
+            self._on_failed(error if isinstance(error, Fatal) else unknown)
+
+
+def _claim(world: World, directory: str) -> Lock:
+    """Make this process the directory's only writer."""
+    try:
+        world.files.make_directory(directory)
+        return world.files.lock(lock_path(directory))
+    except BlockingIOError as error:
+        raise CannotStart(
+            f"{directory} is in use: {error.strerror}. A node needs a data directory of its own"
+        ) from None
+    except OSError as error:
+        raise CannotStart(f"{directory} cannot be used: {error}") from None
+
+
+def _reconcile(directory: str, journal: Journal, snapshots: Snapshots) -> None:
+    """Hold journal and newest snapshot against each other.
+
+    A snapshot that was received is durable before the journal is reset to it; a
+    crash between the two is made good here.
+    """
+    newest = snapshots.newest
+    check_no_gap(directory, journal.first_index, newest)
+    if newest and journal.term(newest.index) != newest.term:
+        journal.reset(newest.index, newest.term)
+        journal.flush()
+
+
+def check_no_gap(directory: str, first_index: int, newest: SnapshotMeta | None) -> None:
+    """Refuse a journal whose first entry neither begins the log nor follows the newest snapshot.
+
+    The state could not be rebuilt. Total. Deterministic.
+
+    Raises:
+        Corrupt: there is such a gap.
+    """
+    if first_index - 1 > (newest.index if newest else 0):
+        raise Corrupt(
+            snapshots_directory(directory),
+            0,
+            f"the journal begins with entry {first_index}, but the newest snapshot "
+            f"{f'ends with {newest.index}' if newest else 'is missing'}. Put the missing snapshot "
+            "back, or add the node again as a new member",
+        )
