@@ -1,10 +1,323 @@
-"""Commands that look at a node's log: the group; the commands come with what they look at."""
+"""`raftbatch log`: look at a coordinator's log on disk, without running one.
+
+Commands import what they need of `coordinator.raft` inside their function.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Look at a node's log.")
+from raftbatch.cli.text import (
+    Table,
+    Write,
+    ascii_text,
+    hex_lines,
+    iso_time,
+    number_text,
+    printable,
+    span,
+    terminal,
+    time_text,
+)
+
+app = typer.Typer(name="log", no_args_is_help=True, help="Look at a coordinator's log on disk.")
+
+_EXIT_REFUSED = 1
+_EXIT_USAGE = 2
+_EXIT_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+
+_PREVIEW_BYTES = 16
+_RANGE = re.compile(r"([0-9]{0,20})(\.\.)?([0-9]{0,20})")
+
+_HELP = """\
+List a data directory: segments, snapshots, records, damage, and whether it opens.
+
+It only reads, and may be run while a node runs on the directory; the listing is then
+already a moment old, and says so.
+
+Damage is shown where it is, and what can be read behind it is listed too. The last line is
+the verdict, formed by the code that opens a journal: it opens; it opens after a torn tail,
+which was never acknowledged, is cut; or opening it is refused, with file, offset and
+reason.
+
+Records: an entry of the log; a state (term and vote); keep and reset, which take entries
+back; drop, which lets old segments go. --from and --to leave out states and drops, which
+have no index. A record marked with ! was found beyond damage and is no part of the log.
+
+Exit status: 0 it opens, 1 it is refused, 2 there is no journal at DIR.
+
+The objects that --json prints, and their fields, are described in docs/OPERATIONS.md.
+"""
 
 
 @app.callback()
-def _root() -> None:
-    """Look at a node's log."""
+def _group() -> None:
+    """Look at a coordinator's log on disk."""
+
+
+@app.command(help=re.sub(r"(?<!\n)\n(?!\n)", " ", _HELP))  # else each line is broken as it is here
+def dump(
+    directory: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A node's data directory, or the journal in it."),
+    ],
+    index_min: Annotated[
+        int | None,
+        typer.Option("--from", min=0, metavar="INDEX", help="Records of this log index and later."),
+    ] = None,
+    index_max: Annotated[
+        int | None,
+        typer.Option("--to", min=0, metavar="INDEX", help="Records of this log index and earlier."),
+    ] = None,
+    lsn: Annotated[
+        str,
+        typer.Option(metavar="RANGE", help="Records by place in the journal: 7, 7.., ..9 or 7..9."),
+    ] = "..",
+    limit: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The first N of those records.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The last N of those records.")
+    ] = None,
+    records: Annotated[
+        bool, typer.Option("--records/--no-records", help="List records, or all but those.")
+    ] = True,
+    data: Annotated[
+        bool, typer.Option("--data", help="All data of each record, not only its beginning.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="JSON lines: one object a line, told apart by its type."),
+    ] = False,
+) -> None:
+    """Print what a data directory holds, and return the exit status; see `_HELP`."""
+    from coordinator.raft.dump import dump as items
+    from coordinator.raft.dump_items import Selection, Verdict
+    from raftbatch.errors import InvalidRequest
+    from raftbatch.realworld import RealWorld
+
+    lsn_min, lsn_max = _range(lsn)
+    selection = Selection(index_min, index_max, lsn_min, lsn_max, limit, tail, records)
+    show: _Json | _Text = _Json(data) if as_json else _Text(terminal(), data)
+    refused = False
+    try:
+        for item in items(RealWorld(), directory, selection):
+            show.item(item)
+            refused = isinstance(item, Verdict) and item.outcome == "refused"
+        sys.stdout.flush()
+    except InvalidRequest as error:
+        typer.echo(f"Error: {printable(error.message)}", err=True)
+        raise typer.Exit(_EXIT_USAGE) from None
+    except BrokenPipeError:
+        try:
+            sys.stdout.close()  # else Python complains when it flushes it at its end
+        except BrokenPipeError:
+            pass
+        raise typer.Exit(_EXIT_PIPE) from None
+    if refused:
+        raise typer.Exit(_EXIT_REFUSED)
+
+
+def _range(text: str) -> tuple[int | None, int | None]:
+    """Return the ends of `7`, `7..`, `..9` or `7..9`; None where it is open."""
+    match = _RANGE.fullmatch(text)
+    if match is None or (not match[2] and (not match[1] or match[3])):
+        raise typer.BadParameter(
+            f"{text!r} is not of the form 7, 7.., ..9 or 7..9", param_hint="--lsn"
+        )
+    low = int(match[1]) if match[1] else None
+    high = int(match[3]) if match[3] else None
+    return low, high if match[2] else low
+
+
+class _Json:
+    """Prints items as JSON lines: the type, then the fields of the item's class."""
+
+    def __init__(self, data: bool) -> None:
+        self._data = data
+
+    def item(self, item: object) -> None:
+        """Print one."""
+        assert dataclasses.is_dataclass(item)
+        fields: dict[str, object] = {"type": type(item).__name__.lower()}
+        for field in dataclasses.fields(item):
+            value = getattr(item, field.name)
+            if field.name == "created_ms":
+                fields["created"] = None if value is None else iso_time(value)
+            elif not isinstance(value, bytes):
+                fields[field.name] = value
+            elif self._data:
+                fields[field.name] = base64.b64encode(value).decode("ascii")
+        sys.stdout.write(json.dumps(fields) + "\n")
+
+
+class _Text:
+    """Prints items for a person: columns under a title, lines of plain ASCII."""
+
+    def __init__(self, write: Write, data: bool) -> None:
+        self._write = write
+        self._data = data
+        self._running = False
+        self._table = Table("", [], write)
+        self._titles: set[str] = set()
+
+    def item(self, item: object) -> None:
+        """Print one; rows of a table may be held back until the next."""
+        from coordinator.raft.dump_items import Damage, Journal, Record, Segment, Snapshot, Verdict
+
+        match item:
+            case Segment() | Snapshot() | Record():
+                title, columns, cells, style = _row(item)
+                if title != self._table.title:
+                    self._table.flush()
+                    self._write("", "")
+                    self._table = Table(title, columns, self._write)
+                self._table.add(cells, style)
+                if self._data and isinstance(item, Record):
+                    for line in hex_lines(item.data):
+                        self._table.add([line], "")
+            case Damage():
+                self._table.flush()
+                effects = {
+                    "cut": "opening cuts it",
+                    "refused": "opening refuses",
+                    "unread": "opening does not read it",
+                }
+                place = f"{item.path} at offset {item.offset}"
+                self._write(
+                    printable(f"! {place}: {item.reason} [{effects[item.effect]}]"), "bold red"
+                )
+            case Journal():
+                self._running = item.lock == "held"
+                for line in _journal_lines(item):
+                    self._write(line, "")
+            case Verdict():
+                self._table.flush()
+                self._write("", "")
+                for line in _verdict_lines(item, self._running):
+                    self._write(line, "bold red" if item.outcome == "refused" else "bold")
+            case _:
+                raise AssertionError(f"{item!r} is of no known kind")
+
+
+def _row(item: object) -> tuple[str, list[str], list[str], str]:
+    """Return title and columns of a row's table, its cells and its style."""
+    from coordinator.raft.dump_items import Record, Segment, Snapshot
+
+    match item:
+        case Segment():
+            cells = [
+                str(item.seq),
+                item.state,
+                span(item.first_lsn, item.last_lsn),
+                span(item.first_index, item.last_index),
+                f"{number_text(item.used_bytes)}/{number_text(item.file_bytes)}",
+                time_text(item.created_ms),
+            ]
+            columns = [" seq", "state", " lsn", " live index", " bytes used", "created"]
+            return "segments", columns, cells, "red" if item.state == "damaged" else ""
+        case Snapshot():
+            cells = [
+                str(item.index),
+                str(item.term),
+                item.state,
+                number_text(item.file_bytes),
+                number_text(item.chunks),
+                time_text(item.created_ms),
+                item.checksum or "-",
+            ]
+            columns = [" index", " term", "state", " bytes", " chunks", "created", "sha-256"]
+            return "snapshots", columns, cells, "" if item.state == "intact" else "red"
+        case Record():
+            cells = [
+                f"{'' if item.in_order else '! '}{item.lsn}",
+                item.kind,
+                number_text(item.index),
+                number_text(item.term),
+                str(item.synced),
+                str(item.data_bytes),
+                f"{item.segment}@{item.offset}",
+                item.checksum,
+                _content(item),
+            ]
+            columns = [" lsn", "kind", " index", " term", " synced", " bytes", " segment@offset"]
+            return "records", [*columns, "crc-32", "data"], cells, "" if item.in_order else "yellow"
+        case _:
+            raise AssertionError(f"{item!r} is no row")
+
+
+def _content(item: object) -> str:
+    """Return what a record says, in short."""
+    from coordinator.raft.dump_items import Record
+
+    assert isinstance(item, Record)
+    match item.kind:
+        case "state":
+            return f"votes for {printable(item.vote)}" if item.vote else "no vote"
+        case "keep":
+            return f"entries above {item.index} are taken back"
+        case "reset":
+            return f"the snapshot at {item.index} replaces all entries"
+        case "drop":
+            return f"segments below {item.oldest_segment} may go"
+        case _:
+            start = item.data[:_PREVIEW_BYTES]
+            more = f" +{item.data_bytes - len(start)}" if item.data_bytes > len(start) else ""
+            return f"{start.hex()} |{ascii_text(start)}|{more}" if start else ""
+
+
+def _journal_lines(item: object) -> Iterator[str]:
+    """Yield whose directory it is, and where its log stands."""
+    from coordinator.raft.dump_items import Journal
+
+    assert isinstance(item, Journal)
+    yield printable(f"journal    {item.directory}")
+    if item.node_id is None:
+        yield "node       unknown: no segment's header can be read"
+    else:
+        yield f"node       {item.node_id}, incarnation {item.incarnation}"
+        yield f"cluster    {item.cluster_id}"
+    if item.term is not None:
+        vote = f"votes for {printable(item.vote)}" if item.vote else "no vote"
+        yield f"state      term {item.term}, {vote}"
+        yield f"entries    {span(item.first_index, item.last_index)}, last term {item.last_term}"
+        yield f"last lsn   {item.last_lsn}"
+    yield f"marked     {'unreadable' if item.mark_lsn is None else f'synced up to {item.mark_lsn}'}"
+    yield f"lock       {_LOCKS[item.lock].format(pid=item.lock_pid or '?')}"
+    for path in item.temporaries:
+        yield printable(f"temporary  {path}: half-written; opening removes it")
+
+
+_LOCKS = {
+    "held": "held by pid {pid}: a node is running, and this listing may be a moment old",
+    "free": "not held; last by pid {pid}",
+    "unknown": "unknown: last held by pid {pid}; if that runs, this listing may be a moment old",
+    "none": "never taken",
+}
+
+
+def _verdict_lines(item: object, running: bool) -> Iterator[str]:
+    """Yield the verdict, and what limits it."""
+    from coordinator.raft.dump_items import Verdict
+
+    assert isinstance(item, Verdict)
+    place = f"{item.path} at offset {item.offset}"
+    found = f"; {item.found} more found beyond" if item.found else ""
+    yield f"{item.records} records read in order{found}"
+    match item.outcome:
+        case "opens":
+            yield "verdict: opens"
+        case "opens_after_cutting":
+            yield printable(f"verdict: opens after cutting {place} (never acknowledged)")
+        case "refused":
+            yield printable(f"verdict: refused: {place}: {item.reason}")
+    if running or item.changed:
+        yield "a node was running meanwhile: what it was just writing may look torn here"

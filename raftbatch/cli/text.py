@@ -1,0 +1,129 @@
+"""Lines and columns of plain ASCII, for what commands print for a person.
+
+What lives here: how numbers, times, bytes and tables look. What must never live
+here: what they mean. Called by: the commands. Everything that comes from a disk
+is made printable: a terminal must show it, never obey it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+_GATHERED_ROWS = 64  # how many rows of a table set the widths of its columns
+
+Write = Callable[[str, str], None]
+"""Told a line and the style it has on a terminal."""
+
+
+class Table:
+    """Rows under a title, in columns as wide as the widest cell so far.
+
+    The first rows are held back, so that they set the widths; after them each is
+    printed at once, and a wider one widens its column from there on.
+    """
+
+    def __init__(self, title: str, columns: list[str], write: Write) -> None:
+        self.title = title
+        self._write = write
+        # A column whose name begins with a space is one of numbers.
+        self._right = [column.startswith(" ") for column in columns]
+        self._widths = [0] * len(columns)
+        self._rows: list[tuple[list[str], str]] = []
+        self._gathering = True
+        if title:
+            self._rows.append(([title], "bold"))
+            self._rows.append(([column.strip() for column in columns], "dim"))
+
+    def add(self, cells: list[str], style: str) -> None:
+        """Add a row; one of a single cell is a line across all columns."""
+        self._rows.append((cells, style))
+        if not self._gathering or len(self._rows) >= _GATHERED_ROWS:
+            self.flush()
+            self._gathering = False
+
+    def flush(self) -> None:
+        """Print what is held back."""
+        for cells, _ in self._rows:
+            if len(cells) > 1:
+                self._widths = list(map(max, self._widths, map(len, cells)))
+        for cells, style in self._rows:
+            self._write(self._line(cells), style)
+        self._rows = []
+
+    def _line(self, cells: list[str]) -> str:
+        if len(cells) > 1:
+            aligned = zip(cells, self._widths, self._right, strict=True)
+            cells = [c.rjust(width) if right else c.ljust(width) for c, width, right in aligned]
+        return "  ".join(cells).rstrip()
+
+
+def terminal() -> Write:
+    """Return what writes a line to standard output: in colours where that is a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False, emoji=False)
+
+    def write(line: str, style: str) -> None:
+        if console.is_terminal:
+            console.print(Text(line, style), soft_wrap=True)
+        else:
+            sys.stdout.write(line + "\n")
+
+    return write
+
+
+def hex_lines(data: bytes) -> Iterator[str]:
+    """Yield all of the data, 16 bytes a line."""
+    for start in range(0, len(data), 16):
+        part = data[start : start + 16]
+        yield f"    {start:08x}  {part.hex(' '):<47}  |{ascii_text(part)}|"
+
+
+def ascii_text(data: bytes) -> str:
+    """Return the bytes as characters, a dot for each that is not printable."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+
+
+def printable(text: str | None) -> str:
+    """Return text from a disk or a command line so that a terminal shows it and obeys nothing."""
+    return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text or "")
+
+
+def number_text(number: int | None) -> str:
+    """Return a number; `-` for none."""
+    return "-" if number is None else str(number)
+
+
+def span(first: int | None, last: int | None) -> str:
+    """Return `3..7`; `-` for none; `3..?` where only the first is known."""
+    if first is None or (last is not None and last < first):
+        return "-"
+    return f"{first}..{'?' if last is None else last}"
+
+
+def time_text(wall_ms: int | None) -> str:
+    """Return a time; `-` for none."""
+    return "-" if wall_ms is None else iso_time(wall_ms)
+
+
+def iso_time(wall_ms: int) -> str:
+    """Return milliseconds since 1970 as UTC, `2023-11-14T22:13:20.000Z`.
+
+    Total: also for years that `datetime` does not know. Deterministic.
+
+    Source: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+    """
+    days, ms = divmod(wall_ms, 86_400_000)
+    era, day = divmod(days + 719_468, 146_097)  # eras of 400 years, from 0000-03-01
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153  # from March
+    day -= (153 * month + 2) // 5 - 1
+    year += era * 400 + (month >= 10)
+    month = month + 3 if month < 10 else month - 9
+    seconds, ms = divmod(ms, 1000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
