@@ -135,7 +135,7 @@ JOURNAL = [
     Mutant(
         "missing-segment-accepted",
         _SEGMENTS + "replay",
-        "        if cursor.oldest < self._headers[0].seq:\n",
+        "        if cursor.oldest < first:\n",
         "        if False:\n",
         "tests/unit/test_journal_recovery.py::test_recovery_refuses_a_missing_oldest_segment",
     ),
