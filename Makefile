@@ -51,12 +51,16 @@ SUITE ?= journal
 SEEDS ?= 2000
 
 sim: $(STAMP) ## simulated runs: SUITE=journal SEEDS=2000
+	@case "$(SEEDS)" in ''|0*|*[!0-9]*) \
+	    echo "make $@: SEEDS=$(SEEDS) is not a number of seeds, such as SEEDS=2000" >&2; exit 2;; esac
 	$(BIN)/python -m chaos sim --suite $(SUITE) --seeds 0..$$(($(SEEDS) - 1))
 
 mutants: $(STAMP) ## search anew for the seed or test that finds each known bug: SUITE=journal
 	$(BIN)/python -m chaos mutants --suite $(SUITE)
 
-# chaos demo up: ## come in a later release
+# chaos: ## comes in a later release
+# demo: ## comes in a later release
+# up: ## comes in a later release
 chaos demo up:
 	@echo "make $@: comes in a later release; nothing was run" >&2; exit 2
 

@@ -21,7 +21,11 @@ from chaos.runner import SUITES, Verdict, parse_seeds, run_seeds, summary
 
 _SEARCHED_SEEDS = range(400)
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Run the product under faults, and show that the checkers find bugs.",
+)
 
 SuiteOption = Annotated[str, typer.Option(help=f"One of: {', '.join(SUITES)}.")]
 SeedsOption = Annotated[str, typer.Option(help="A..B, both included, or one seed.")]

@@ -140,11 +140,11 @@ JOURNAL = [
         "tests/unit/test_journal_recovery.py::test_recovery_refuses_a_missing_oldest_segment",
     ),
     Mutant(
-        "torn-tail-left-in-place",
+        "torn-tail-written-over",
         _SEGMENTS + "recovery",
         "    if reading.torn:\n",
         "    if False:\n",
-        "tests/unit/test_journal_recovery.py::test_recovery_clears_what_it_cuts",
+        "tests/unit/test_journal_recovery.py::test_recovery_never_goes_on_in_front_of_what_it_cut",
     ),
     Mutant(
         "last-group-not-rewritten",

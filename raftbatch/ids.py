@@ -20,6 +20,11 @@ _NODE_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62})")
 _CLUSTER_ID = re.compile(r"[0-9a-f]{32}")
 
 
+def is_node_id(text: str) -> bool:
+    """Return whether a text has the form of a node id. Total. Deterministic."""
+    return _NODE_ID.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Whose data a directory holds.
@@ -41,7 +46,7 @@ class Identity:
     def __post_init__(self) -> None:
         if not _CLUSTER_ID.fullmatch(self.cluster_id):
             raise ValueError(f"cluster id {self.cluster_id!r} is not 32 hexadecimal digits")
-        if not _NODE_ID.fullmatch(self.node_id):
+        if not is_node_id(self.node_id):
             raise ValueError(
                 f"node id {self.node_id!r} must be 1 to 63 letters, digits, dots, dashes or "
                 "underscores, beginning with a letter or digit"

@@ -159,7 +159,9 @@ class Files(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Claim `path` (created if need be) for this process alone; writes the pid into it.
+        """Claim the directory of `path` for this process alone; the pid is written to `path`.
+
+        The directory is claimed, not the file: that could be removed by hand.
 
         Raises:
             BlockingIOError: somebody holds it; the message names the holder's pid.

@@ -21,8 +21,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from coordinator.raft.journal import Journal
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.segments.limits import JournalLimits
-from coordinator.raft.segments.reader import Entry
 from raftbatch.errors import Fatal
 from raftbatch.realworld import RealWorld
 

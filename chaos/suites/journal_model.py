@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.raft.segments.layout import HardState
-from coordinator.raft.segments.reader import Entry
+from coordinator.raft.segments.layout import Entry, HardState
 
 
 class Violation(AssertionError):

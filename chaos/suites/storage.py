@@ -21,8 +21,8 @@ from chaos.suites.storage_model import Change, StorageModel, check, content, vot
 from chaos.worlds.stepped import SeededEntropy, StepClock, StepWorkers
 from coordinator.raft.datadir import DataDirectory, StorageLimits
 from coordinator.raft.retention import RetentionLimits
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.segments.limits import JournalLimits
-from coordinator.raft.segments.reader import Entry
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta
 from raftbatch.errors import Fatal, NoSpace, Overloaded
 from raftbatch.ids import ClusterId, Identity, NodeId

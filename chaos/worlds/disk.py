@@ -165,7 +165,7 @@ class SimDisk(Volume):
         return self.bytes_left
 
     def lock(self, path: str) -> SimLock:
-        """Claim a path, created if need be; its content is the living process's pid.
+        """Claim the directory of a path; the file there, created if need be, has the process's pid.
 
         Raises:
             BlockingIOError: it is held, by whom the message says.
@@ -176,15 +176,15 @@ class SimDisk(Volume):
         if node is None:
             self._create(directory, name)
         inode = self._inode(path)
-        if inode.number in self.locks:
+        claimed = path.rpartition("/")[0]
+        if claimed in self.locks:
             holder = inode.cache.read(0, 32).decode("ascii", "replace").strip()
             message = f"held by the process with pid {holder}"
             raise BlockingIOError(errno.EAGAIN, message, path)
-        file = self.locks[inode.number] = SimFile(self, path, inode, writable=True)
-        inode.resize(self.operations, 0)
-        inode.write(self.operations, 0, memoryview(b"%d\n" % self.pid))
+        file = self.locks[claimed] = SimFile(self, path, inode, writable=True)
+        inode.write(self.operations, 0, memoryview(b"%-10d\n" % self.pid))
         self.after("lock", path)
-        return SimLock(self, file)
+        return SimLock(self, claimed, file)
 
     def crash(self, power: bool, mode: PowerLoss | None = None) -> None:
         """End the process, and with it its descriptors and locks; a new one begins.

@@ -33,7 +33,7 @@ class Volume(Hooked):
         pid: the living process's; each crash begins a new one.
         inodes_total: how many files were ever created.
         opened: the descriptors that are open: they hold space when a name is gone.
-        locks: who holds a lock, by inode number.
+        locks: who holds a directory, by its path.
     """
 
     def __init__(self, rng: Random, capacity: int = CAPACITY_BYTES) -> None:
@@ -44,7 +44,7 @@ class Volume(Hooked):
         self.pid = 1
         self.inodes_total = 0
         self.opened: dict[SimFile, None] = {}
-        self.locks: dict[int, SimFile] = {}
+        self.locks: dict[str, SimFile] = {}
 
     @property
     def bytes_left(self) -> int:
@@ -195,15 +195,15 @@ class SimFile:
 
 
 class SimLock:
-    """A claim on an inode, which dies with its process."""
+    """A claim on a directory, which dies with its process."""
 
-    def __init__(self, disk: Volume, file: SimFile) -> None:
+    def __init__(self, disk: Volume, directory: str, file: SimFile) -> None:
         self._disk = disk
+        self._directory = directory
         self._file = file
 
     def release(self) -> None:
         """Give it up, even in a dead process."""
-        number = self._file.inode.number
-        if self._disk.locks.get(number) is self._file:
-            del self._disk.locks[number]
+        if self._disk.locks.get(self._directory) is self._file:
+            del self._disk.locks[self._directory]
         self._file.close()

@@ -21,6 +21,7 @@ from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
 from coordinator.raft.segments.replay import Progress, is_initialised
+from coordinator.raft.segments.writer import disk_errors
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
 from raftbatch.ids import Identity
@@ -94,7 +95,15 @@ class DataDirectory:
 
     @staticmethod
     def is_initialised(world: World, directory: str) -> bool:
-        """Return whether a node ever began to keep data there."""
+        """Return whether anything of a node's data is there, a part of it lost or not.
+
+        Raises:
+            Corrupt: what is there is damaged, so it is no new directory.
+            DiskFailed: it cannot be looked at.
+        """
+        with disk_errors(f"looking into {directory}"):
+            if world.files.exists(snapshots_directory(directory)):
+                return True
         return is_initialised(world.files, journal_directory(directory))
 
     @staticmethod
@@ -109,7 +118,7 @@ class DataDirectory:
         try:
             journal = journal_directory(directory)
             begun = is_initialised(world.files, journal)
-            if not begun and world.files.exists(snapshots_directory(directory)):
+            if not begun and DataDirectory.is_initialised(world, directory):
                 raise CannotStart(
                     f"{directory} holds snapshots, but no journal: it is not empty. Move it away, "
                     "or put the journal back"

@@ -8,7 +8,7 @@ segment in memory, or one chunk of a snapshot.
 
 The verdict is not formed here. The code that opens a journal and its snapshots
 is run over a world in which nothing can be changed (`dump_view`), and what it
-says is told. What lives here: the order of the items, the snapshots, the lock.
+says is told. What lives here: the order of the items, and the snapshots.
 What must never live here: an opinion on what is damaged. Called by: the command
 line. Blocking.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from coordinator.raft.datadir import (
@@ -27,9 +28,10 @@ from coordinator.raft.datadir import (
 )
 from coordinator.raft.dump_items import (
     Damage,
+    Effect,
     Item,
     Journal,
-    LockState,
+    Outcome,
     Selection,
     Snapshot,
     SnapshotState,
@@ -51,8 +53,11 @@ _EXPECTED = (
     "expected the data directory of a node, which holds `journal`, `snapshots` and `lock`; or its "
     f"journal, which holds `{MARK_NAME}` and files such as `{segment_name(1)}`"
 )
-_LOCKS_PATH = "/proc/locks"
-_LOCKS_BYTES_MAX = 1 << 24
+_OUTCOMES: dict[Effect, Outcome] = {
+    "cut": "opens_after_cutting",
+    "refused": "refused",
+    "unreadable": "unreadable",
+}
 _ATTEMPTS = 5  # a node that lives may remove a file between our looking and our reading
 
 
@@ -80,7 +85,7 @@ def dump(world: World, directory: str, selection: Selection) -> Iterator[Item]:
         selection: which records to yield.
 
     Raises:
-        InvalidRequest: there is no journal; definite. Raised before any item.
+        InvalidRequest: there is no journal, or no way to list it; definite. Raised before any item.
     """
     places = _locate(world.files, directory)
     still, journal = _survey(world, places, selection)
@@ -93,7 +98,7 @@ def dump(world: World, directory: str, selection: Selection) -> Iterator[Item]:
     refused = journal.damage if journal.refusal else refusal  # opening meets the journal first
     why = refused or journal.damage
     yield Verdict(
-        outcome="refused" if refused else "opens_after_cutting" if why else "opens",
+        outcome=_OUTCOMES[why.effect] if why else "opens",
         path=why.path if why else None,
         offset=why.offset if why else None,
         reason=why.reason if why else None,
@@ -130,13 +135,26 @@ def _survey(world: World, places: _Places, selection: Selection) -> tuple[StillF
         except OSError as error:
             raise InvalidRequest(f"{places.journal} cannot be listed: {error}") from None
         except CannotStart:
-            raise InvalidRequest(
-                f"{places.journal} holds no journal: it has no segment, and its mark says that "
-                "there never was any"
-            ) from None
+            raise InvalidRequest(_no_journal(world.files, places)) from None
         if not _vanished(found.refusal) or attempt == _ATTEMPTS:
             return still, found
     raise AssertionError("the last attempt returns")
+
+
+def _no_journal(files: Files, places: _Places) -> str:
+    """Return what is missing where there is a journal's directory without a journal."""
+    marked = MARK_NAME in _names(files, places.journal)
+    missing = "has no segment, and its mark says that there never was any"
+    if not marked:
+        missing = f"has neither a segment nor a {MARK_NAME}"
+    snapshots = snapshots_directory(places.directory) if places.directory is not None else ""
+    if not any(map(parse_name, _names(files, snapshots))):
+        return f"{places.journal} holds no journal: it {missing}"
+    return (
+        f"{places.journal} is lost: it {missing}, but {snapshots} holds snapshots. Keep a copy of "
+        "the directory and put the journal back, or add the node again as a new member; it will "
+        "receive everything from the others"
+    )
 
 
 def _journal(still: StillFiles, places: _Places, found: Survey) -> Journal:
@@ -147,7 +165,7 @@ def _journal(still: StillFiles, places: _Places, found: Survey) -> Journal:
         marked = read_mark(still, places.journal)
     except (Corrupt, DiskFailed):
         marked = None
-    lock, pid = _lock(still, places.lock)
+    pid = re.fullmatch(rb"([0-9]{1,10}) *\n?", _read(still, places.lock, 32))
     directories = [places.journal]
     if places.directory is not None:
         directories.append(snapshots_directory(places.directory))
@@ -164,8 +182,7 @@ def _journal(still: StillFiles, places: _Places, found: Survey) -> Journal:
         last_lsn=state.cursor.lsn if state else None,
         oldest_segment=state.cursor.oldest if state else None,
         mark_lsn=marked,
-        lock=lock,
-        lock_pid=pid,
+        lock_pid=int(pid[1]) if pid else None,
         temporaries=tuple(
             join(directory, name)
             for directory in directories
@@ -182,36 +199,13 @@ def _names(files: Files, directory: str) -> list[str]:
         return []  # opening it will fail, and that is told
 
 
-def _lock(files: Files, path: str) -> tuple[LockState, int | None]:
-    """Return whether a process holds the lock, and the pid in it, without touching it.
-
-    Linux lists who holds a lock; a process in another container may be listed
-    under another pid and is then not seen, so `free` is no promise.
-    """
-    content = _read(files, path, 32)
-    if content is None:
-        return "none", None
-    match = re.fullmatch(rb"([0-9]{1,10})\n?", content)
-    if match is None:
-        return "unknown", None
-    listed = _read(files, _LOCKS_PATH, _LOCKS_BYTES_MAX)
-    if listed is None:
-        return "unknown", int(match[1])
-    # 7: FLOCK  ADVISORY  WRITE 4711 fd:01:132 0 EOF
-    held = rb" FLOCK +\w+ +WRITE +%d " % int(match[1])
-    return ("held" if re.search(held, listed) else "free"), int(match[1])
-
-
-def _read(files: Files, path: str, length: int) -> bytes | None:
-    """Return a file's first bytes; None where they cannot be read."""
+def _read(files: Files, path: str, length: int) -> bytes:
+    """Return a file's first bytes; none where they cannot be read."""
     try:
-        file = files.open(path, "read")
-        try:
+        with closing(files.open(path, "read")) as file:
             return file.read_at(0, length)
-        finally:
-            file.close()
     except OSError:
-        return None
+        return b""
 
 
 def _snapshots(
@@ -239,11 +233,13 @@ def _opening(world: World, directory: str, identity: Identity, journal: Survey) 
     """Open the snapshots as a node does after its journal, and return why that is refused."""
     where = snapshots_directory(directory)
     for attempt in range(1, _ATTEMPTS + 1):
-        still = StillWorld(world, journal_directory(directory))
         try:
+            still = StillWorld(world, journal_directory(directory))
             snapshots = Snapshots.open(still, where, identity, SnapshotLimits(0))
             if journal.refusal is None and journal.recovered is not None:
                 check_no_gap(directory, journal.recovered.terms.base + 1, snapshots.newest)
+        except OSError as error:
+            raise InvalidRequest(f"{directory} cannot be listed: {error}") from None
         except (Corrupt, CannotStart, DiskFailed) as error:
             if not _vanished(error) or attempt == _ATTEMPTS:
                 return damage_of(error, where, "refused")
@@ -271,7 +267,7 @@ def _snapshot(
     except (DiskFailed, Overloaded) as error:
         if _vanished(error):
             return None
-        state, flaw = "unreadable", Damage(path, 0, str(error), "unread")
+        state, flaw = "unreadable", damage_of(error, path, "unread")
     item = Snapshot(
         index=position[0],
         term=position[1],
@@ -281,6 +277,7 @@ def _snapshot(
         content_bytes=meta.content_bytes if meta else None,
         chunks=meta.chunks if meta else None,
         checksum=meta.checksum.hex() if meta else None,
+        config=meta.config if meta else None,
         created_ms=meta.created_ms if meta else None,
     )
     return item, flaw
@@ -292,7 +289,7 @@ def _identity(files: Files, path: str) -> Identity:
     Raises:
         Corrupt: its header is damaged.
     """
-    return decode_header(path, _read(files, path, HEADER_BYTES_MAX) or b"")[0].identity
+    return decode_header(path, _read(files, path, HEADER_BYTES_MAX))[0].identity
 
 
 def _any_identity(files: Files, directory: str) -> Identity | None:

@@ -15,11 +15,10 @@ from typing import Literal
 from coordinator.raft.segments.layout import Kind
 from coordinator.raft.segments.layout import Record as RawRecord
 
-LockState = Literal["held", "free", "unknown", "none"]
-SegmentState = Literal["newest", "full", "dropped", "damaged", "unread"]
+SegmentState = Literal["newest", "full", "dropped", "damaged", "unreadable", "unread"]
 SnapshotState = Literal["intact", "damaged", "foreign", "unreadable"]
-Effect = Literal["cut", "refused", "unread"]
-Outcome = Literal["opens", "opens_after_cutting", "refused"]
+Effect = Literal["cut", "refused", "unread", "unreadable"]
+Outcome = Literal["opens", "opens_after_cutting", "refused", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,8 @@ class Journal:
         last_lsn: LSN of the last record.
         oldest_segment: number of the oldest segment that must be there.
         mark_lsn: up to which LSN the mark says records were synced; None where it cannot be read.
-        lock: `held`: a node runs on the directory; `free`; `unknown`: this system does not tell;
-            `none`: there is no lock file.
-        lock_pid: the pid in the lock file, of who holds the lock or held it last.
+        lock_pid: the pid in the lock file: of who holds the lock, or held it last; None where none
+            can be read.
         temporaries: files whose writing a crash cut short, or which a node writes now.
     """
 
@@ -57,7 +55,6 @@ class Journal:
     last_lsn: int | None
     oldest_segment: int | None
     mark_lsn: int | None
-    lock: LockState
     lock_pid: int | None
     temporaries: tuple[str, ...]
 
@@ -70,7 +67,7 @@ class Segment:
         seq: its number, from 1.
         path: the file.
         state: `newest`: the one written to; `full`; `dropped`: the next start removes it;
-            `damaged`; `unread`: opening stops before it.
+            `damaged`; `unreadable`: the system did not let us; `unread`: opening stops before it.
         file_bytes: its length.
         used_bytes: up to where its records reach; None where it was not read in order.
         first_lsn: its first record's LSN by its header; None where that cannot be read.
@@ -106,6 +103,7 @@ class Snapshot:
         content_bytes: its content's.
         chunks: in how many chunks it is.
         checksum: SHA-256 of the content, in hexadecimal, as the file says it.
+        config: the membership configuration at `index`.
         created_ms: wall clock when it was begun.
     """
 
@@ -117,6 +115,7 @@ class Snapshot:
     content_bytes: int | None
     chunks: int | None
     checksum: str | None
+    config: bytes | None
     created_ms: int | None
 
 
@@ -159,14 +158,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A place that is not as it was written.
+    """A place that is not as it was written, or cannot be read.
 
     Attributes:
         path: the file.
         offset: where in it, in bytes.
         reason: what is wrong.
-        effect: what opening does about it: `cut`: it is a torn tail, which was never acknowledged;
-            `refused`: it refuses; `unread`: it does not get that far, or does not look there.
+        effect: what opening does about it: `cut`: it is a torn tail, and nothing shows that
+            it was acknowledged; `refused`: it refuses; `unread`: it does not get that far, or
+            does not look there; `unreadable`: the system does not let it.
     """
 
     path: str
@@ -180,7 +180,8 @@ class Verdict:
     """What opening would do, by the code that opens. Always the last item.
 
     Attributes:
-        outcome: `opens`, `opens_after_cutting` a torn tail, or `refused`.
+        outcome: `opens`, `opens_after_cutting` a torn tail, `refused`, or `unreadable`: a file
+            that opening needs cannot be read, which says nothing about what is in it.
         path: the file that made it more than `opens`; else None. So are the next two.
         offset: where in it, in bytes; None where that is not known.
         reason: why.

@@ -12,26 +12,27 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
 from coordinator.raft.dump_items import Damage, Effect, Record, Segment, SegmentState, Selection
-from coordinator.raft.retention import SegmentSpan
-from coordinator.raft.segments.index import Written
+from coordinator.raft.segments.index import SegmentSpan, Written
 from coordinator.raft.segments.layout import (
     RECORD_MAGIC,
     SECTOR_BYTES,
     Header,
     Kind,
+    decode_header,
     decode_record,
     record_bytes,
     segment_name,
     segment_seq,
 )
 from coordinator.raft.segments.layout import Record as RawRecord
-from coordinator.raft.segments.replay import Reading, Recovered, read_header
+from coordinator.raft.segments.replay import Reading, Recovered, TornTail, read_header
 from coordinator.raft.segments.scan import Scan, only_zeros
-from raftbatch.errors import Corrupt, DiskFailed, Fatal
+from raftbatch.errors import Corrupt, DiskFailed, Fatal, Overloaded
 from raftbatch.ids import Identity
 from raftbatch.world import Files, join
 
@@ -76,6 +77,7 @@ class Survey:
     _headers: dict[int, Header] = field(default_factory=dict)
     _flaws: dict[int, Damage] = field(default_factory=dict)  # of headers
     _runs: dict[int, _Run] = field(default_factory=dict)
+    _torn: TornTail | None = None
     _unread: dict[int, int] = field(default_factory=dict)  # segment: from which offset on
     _wanted: int = 0
 
@@ -148,16 +150,14 @@ class Survey:
                 self._headers[seq] = read_header(self.files, self.directory, seq)
             except (Corrupt, DiskFailed) as error:
                 self._flaws[seq] = damage_of(error, self._path(seq), "unread")
+                self._recover_header(seq)
         if self._runs or self.refusal is None:
             self.recovered = reading.result()
         if self.refusal is not None:
             self.damage = damage_of(self.refusal, self.directory, "refused")
-        elif reading.torn is not None and self.recovered is not None:
-            cursor = self.recovered.cursor
-            path = self._path(cursor.header.seq)
-            reason = reading.torn.removeprefix(f"{path} at offset {cursor.offset}: ")
-            reason = reason.removesuffix("; cut there: it was never acknowledged")
-            self.damage = Damage(path, cursor.offset, reason, "cut")
+        elif reading.torn is not None:
+            self.damage = _torn(reading.torn, "cut")
+        self._torn = reading.torn
         self._unread = self._not_read()
         self._wanted = sum(run.wanted for run in self._runs.values())
         for item in self._search():
@@ -165,16 +165,24 @@ class Survey:
                 self.found += 1
                 self._wanted += self.selection.takes(item[1])
 
+    def _recover_header(self, seq: int) -> None:
+        """Keep the header of a segment whose length is not the one it says."""
+        path = self._path(seq)
+        try:
+            with closing(self.files.open(path, "read")) as file:
+                header = decode_header(path, file.read_at(0, SECTOR_BYTES))
+        except (Corrupt, OSError):
+            return  # that flaw is told already
+        if header.seq == seq:
+            self._headers[seq] = header
+
     @property
     def _bad(self) -> int:
         """The segment in which opening stopped; above all others where it read all of them."""
         assert self.damage is not None
         seq = segment_seq(self.damage.path.rpartition("/")[2])
-        if seq in self.seqs:
-            return seq or 0
-        if isinstance(self.refusal, DiskFailed):  # it does not say where
-            return max(self._runs, default=0) + 1
-        return max(self.seqs, default=0) + 1  # the mark, or a missing file
+        # If it is none: the mark, or a missing file.
+        return seq if seq in self.seqs and seq else max(self.seqs, default=0) + 1
 
     def _not_read(self) -> dict[int, int]:
         """Return the segments that opening does not read to the end, and from where on."""
@@ -187,7 +195,7 @@ class Survey:
         if self.damage is not None:
             bad = self._bad
             for seq in chain:
-                if seq == bad:
+                if seq == bad and seq not in self._flaws:
                     unread[seq] = max(self.damage.offset, SECTOR_BYTES)
                 elif seq > bad or (bad in self.seqs and not self._runs):
                     unread[seq] = SECTOR_BYTES  # without a sound chain it reads none
@@ -196,7 +204,8 @@ class Survey:
     def _state(self, seq: int) -> SegmentState:
         """Return what is to be said of a segment."""
         if self.refusal is not None and (seq in self._flaws or seq == self._bad):
-            return "damaged"
+            flaw = self._flaws.get(seq, self.damage)
+            return "unreadable" if flaw and flaw.effect == "unreadable" else "damaged"
         if self.refusal is None and self.recovered and seq < self.recovered.cursor.oldest:
             return "dropped"
         if self.refusal is not None and seq in self._unread:
@@ -207,13 +216,15 @@ class Survey:
         """Yield the good records that opening does not read, and what else is wrong there."""
         if self.damage is None:
             return
+        if self._torn is not None and self.refusal is not None:
+            yield _torn(self._torn, "unread")  # the mark says that it was more than torn
         for seq, start in self._unread.items():
-            flaw = self._flaws.get(seq)
-            if flaw is not None:
-                if flaw.path != self.damage.path:
-                    yield flaw
+            flaw, path = self._flaws.get(seq), self._path(seq)
+            if flaw is not None and path != self.damage.path:
+                yield flaw
+            if seq not in self._headers:
                 continue
-            header, path = self._headers[seq], self._path(seq)
+            header = self._headers[seq]
             following = self._headers.get(seq + 1)
             data = self._data(header)
             if isinstance(data, Damage):
@@ -224,9 +235,7 @@ class Survey:
                     if following is not None and item.lsn >= following.base_lsn:
                         break  # a failed attempt left it; the next segment has it again
                     yield header, item
-                elif (path, item[0]) != (self.damage.path, self.damage.offset) or (
-                    item[1] not in self.damage.reason
-                ):
+                elif (path, item[0]) != (self.damage.path, self.damage.offset):
                     yield Damage(path, item[0], item[1], "unread")
 
     def _read_again(self, run: _Run) -> Iterator[Record | Damage]:
@@ -244,21 +253,15 @@ class Survey:
         """Return a segment's bytes, or why they cannot be had."""
         path = self._path(header.seq)
         try:
-            file = self.files.open(path, "read")
-            try:
+            with closing(self.files.open(path, "read")) as file:
                 return file.read_at(0, min(file.size(), header.size))
-            finally:
-                file.close()
         except OSError as error:
-            return Damage(path, 0, f"it cannot be read: {error}", "unread")
+            return unreadable(path, error)
 
     def _size(self, seq: int) -> int | None:
         try:
-            file = self.files.open(self._path(seq), "read")
-            try:
+            with closing(self.files.open(self._path(seq), "read")) as file:
                 return file.size()
-            finally:
-                file.close()
         except OSError:
             return None
 
@@ -346,11 +349,28 @@ def _next_record(data: bytes, salt: int, offset: int) -> RawRecord | None:
     return None
 
 
-def damage_of(error: Fatal, path: str, effect: Effect) -> Damage:
+def damage_of(error: Fatal | Overloaded, path: str, effect: Effect) -> Damage:
     """Return an error as an item; `path` for one that names none. Total. Deterministic."""
     if isinstance(error, Corrupt):
         return Damage(error.path, error.offset, error.reason, effect)
-    return Damage(path, 0, str(error), effect)
+    cause = error.__cause__
+    if isinstance(cause, Overloaded):  # opening makes it a refusal to start
+        cause = cause.__cause__
+    return (
+        unreadable(path, cause)
+        if isinstance(cause, OSError)
+        else Damage(path, 0, str(error), effect)
+    )
+
+
+def unreadable(path: str, error: OSError) -> Damage:
+    """Return why a file cannot be read; `path` where the error names none."""
+    place = error.filename if isinstance(error.filename, str) else path
+    return Damage(place, 0, f"it cannot be read: {error.strerror or error}", "unreadable")
+
+
+def _torn(tail: TornTail, effect: Effect) -> Damage:
+    return Damage(tail.path, tail.offset, tail.reason, effect)
 
 
 def shown(header: Header, record: RawRecord, *, in_order: bool) -> Record:

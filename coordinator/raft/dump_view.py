@@ -18,7 +18,8 @@ Called by: `dump`. Blocking.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import NoReturn
 
 from coordinator.raft.segments.layout import segment_seq
@@ -44,13 +45,17 @@ class StillFile:
     """A file that is only read.
 
     Args:
-        file: the real one; None where `content` is all there is.
+        file: the real one.
+        path: its path, which every error names.
         content: remembered; None: ask the file.
         backwards: read pages from the last to the first.
     """
 
-    def __init__(self, file: File, content: bytes | None = None, backwards: bool = False) -> None:
+    def __init__(
+        self, file: File, path: str, content: bytes | None = None, backwards: bool = False
+    ) -> None:
         self._file = file
+        self._path = path
         self._content = content
         self._backwards = backwards
 
@@ -58,13 +63,13 @@ class StillFile:
         """Read."""
         if self._content is not None:
             return self._content[offset : offset + length]
-        if not self._backwards:
-            return self._file.read_at(offset, length)
-        starts = range(offset, offset + length, _PAGE_BYTES)
-        pages = [
-            self._file.read_at(start, min(_PAGE_BYTES, offset + length - start))
-            for start in reversed(starts)
-        ]
+        step = _PAGE_BYTES if self._backwards else length
+        starts = range(offset, offset + length, step or 1)
+        with _named(self._path):
+            pages = [
+                self._file.read_at(start, min(step, offset + length - start))
+                for start in reversed(starts)
+            ]
         pages.reverse()
         return b"".join(pages)
 
@@ -86,7 +91,8 @@ class StillFile:
 
     def size(self) -> int:
         """Return the length."""
-        return self._file.size()
+        with _named(self._path):
+            return self._file.size()
 
     def close(self) -> None:
         """Close."""
@@ -118,11 +124,8 @@ class StillFiles:
     def mark_now(self) -> bytes | None:
         """Return the mark's bytes as they are now; None where they cannot be read."""
         try:
-            file = self._files.open(self._mark_path, "read")
-            try:
+            with closing(self._files.open(self._mark_path, "read")) as file:
                 return file.read_at(0, MARK_BYTES)
-            finally:
-                file.close()
         except OSError:
             return None  # whoever needs it meets the same error, and says so
 
@@ -130,10 +133,11 @@ class StillFiles:
         """Open for reading."""
         if mode != "read":
             _refuse(f"opening {path} to {mode}")
-        file = self._files.open(path, mode)
+        with _named(path):
+            file = self._files.open(path, mode)
         if path == self._mark_path:
-            return StillFile(file, self._mark)
-        return StillFile(file, backwards=segment_seq(path.rpartition("/")[2]) is not None)
+            return StillFile(file, path, self._mark)
+        return StillFile(file, path, backwards=segment_seq(path.rpartition("/")[2]) is not None)
 
     def exists(self, path: str) -> bool:
         """Ask the file system."""
@@ -194,6 +198,15 @@ class StillWorld:
     def network(self) -> Network:
         """The real one."""
         return self._world.network
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Let each error of the system say which file it is about."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _refuse(what: str) -> NoReturn:

@@ -25,42 +25,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 
-from coordinator.raft.retention import SegmentSpan
-from coordinator.raft.segments.index import Dropped
+from coordinator.raft.segments.index import Dropped, SegmentSpan
 from coordinator.raft.segments.layout import (
+    NUMBER_MAX,
+    Entry,
     HardState,
     Kind,
     record_bytes,
-    segment_name,
 )
 from coordinator.raft.segments.limits import JournalLimits, Space
-from coordinator.raft.segments.mark import MARK_NAME, Mark
-from coordinator.raft.segments.reader import RETRY_AFTER_MS, Entry, read_entries
+from coordinator.raft.segments.reader import RETRY_AFTER_MS, Reads
 from coordinator.raft.segments.recovery import recover, remove_segments
 from coordinator.raft.segments.replay import Progress
 from coordinator.raft.segments.tail import Tail
-from coordinator.raft.segments.writer import Operation, Report, SegmentWriter, disk_errors
-from raftbatch.errors import (
-    Compacted,
-    Fatal,
-    Invariant,
-    NoSpace,
-    Overloaded,
-    PayloadTooLarge,
-)
-from raftbatch.ids import NodeId
-from raftbatch.world import World, join
-
-
-@dataclass(eq=False, slots=True)
-class _Read:
-    """A read on its way: whom to tell, and up to which index it is still true."""
-
-    done: Callable[[Future[tuple[Entry, ...]]], None]
-    last: int
+from coordinator.raft.segments.writer import Operation, Report, TryLater, disk_errors
+from raftbatch.errors import Compacted, Fatal, Invariant, NoSpace, Overloaded, PayloadTooLarge
+from raftbatch.ids import NodeId, is_node_id
+from raftbatch.world import World
 
 
 class Journal:
@@ -82,7 +65,8 @@ class Journal:
         last_index: of the newest entry, durable or not.
         lsn: of the newest change.
         durable: LSN up to which all changes are durable.
-        space: how much room the disk has, as of the last group.
+        space: how much room the disk has, as of the last group, or the last `flush`
+            of nothing where there was too little.
         pending_bytes: size of the changes that are not durable yet.
         stalled: why what waits cannot be written now; None if it can.
         failure: why the journal has ended; None while it lives.
@@ -103,7 +87,14 @@ class Journal:
         on_failed: Callable[[Fatal], None],
         progress: Progress | None = None,
     ) -> None:
-        recovered = recover(world, directory, progress)
+        self._writing = world.workers.start("journal-write")
+        self._reading = world.workers.start("journal-read")
+        try:
+            recovered, self._writer = recover(world, directory, limits.segment_bytes, progress)
+        except BaseException:
+            self._writing.close()
+            self._reading.close()
+            raise
         cursor = recovered.cursor
         self.identity = recovered.identity
         self.repairs = tuple(recovered.repairs)
@@ -124,21 +115,10 @@ class Journal:
         self._dropping = self._index.oldest
         self._waiting: list[Operation] = []
         self._in_flight: list[Operation] = []
-        self._reads: list[_Read] = []
-        mark_path = join(directory, MARK_NAME)
-        with disk_errors(f"opening the newest segment in {directory}"):
-            self._writer = SegmentWriter(
-                world,
-                directory,
-                limits.segment_bytes,
-                cursor,
-                self._files.open(join(directory, segment_name(cursor.header.seq)), "write"),
-                Mark(mark_path, self._files.open(mark_path, "write")),
-                recovered.anchoring,
-            )
+        self._reads = Reads(world.files, directory, self._reading, self._fail)
+        self._is_measuring = False
+        with disk_errors(f"reading the space left at {directory}"):
             self.space = limits.space(self._files.space_left(directory))
-        self._writing = world.workers.start("journal-write")
-        self._reading = world.workers.start("journal-read")
 
     @property
     def first_index(self) -> int:
@@ -191,7 +171,7 @@ class Journal:
                 f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=RETRY_AFTER_MS
             )
         newest = self._terms.newest
-        if term < newest:
+        if not newest <= term <= NUMBER_MAX:
             raise Invariant(f"an entry of term {term} after one of term {newest}")
         index = self.last_index + 1
         lsn = self._add(Kind.ENTRY, term, index, data)
@@ -205,12 +185,17 @@ class Journal:
         """Change the current term, or the vote in it; return the LSN.
 
         Raises:
-            Invariant: the term goes back, or a vote already given changes.
+            Invariant: the term goes back, a vote already given changes, or is no node id.
             Fatal: the journal has ended.
         """
         old = self.hard_state
-        if term < old.term or (term == old.term and old.vote not in (None, vote)):
+        is_given = term == old.term and old.vote not in (None, vote)
+        if is_given or not old.term <= term <= NUMBER_MAX:
             raise Invariant(f"{old} cannot become term {term} with a vote for {vote}")
+        if vote is not None and not is_node_id(vote):
+            raise Invariant(f"a vote for {vote!r}, which is no node id")
+        if self.failure:
+            raise self.failure
         if self._waiting and self._waiting[-1].kind is Kind.STATE:
             # A later state stands for an earlier one that nobody has written yet, so
             # that a node with a full disk does not gather one for each election.
@@ -237,25 +222,27 @@ class Journal:
         self.last_index = index
         self._terms.keep(index, term)
         self._tail.keep(index)
-        self._take_back(index)
+        self._reads.take_back(index)
         return lsn
 
     def reset(self, index: int, term: int) -> int:
         """Replace all entries by a snapshot whose last index and term these are; return the LSN.
 
         Raises:
+            Invariant: out of range.
             Fatal: the journal has ended.
         """
+        if not (0 <= index <= NUMBER_MAX and 0 <= term <= NUMBER_MAX):
+            raise Invariant(f"a log that begins behind {index}, of term {term}, is out of range")
         lsn = self._add(Kind.RESET, term, index)
         self.last_index = index
         self._terms.reset(index, term)
         self._tail.reset(index)
-        self._take_back(0)
+        self._reads.take_back(0)
         return lsn
 
     def compact(self, index: int) -> None:
-        """Let go of whole segments whose entries are all at or below `index`, which a
-        durable snapshot replaces. Never rewrites anything.
+        """Let go of whole segments that hold nothing above `index`, which a snapshot replaces.
 
         Raises:
             Fatal: the journal has ended.
@@ -270,8 +257,9 @@ class Journal:
         return self._index.spans()
 
     def tail(self, first: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Return entries from `first` on that are in memory, until their records reach
-        `bytes_max`; at least one; none where `first` is older, or beyond the last.
+        """Return entries from `first` on, if in memory, until their records reach `bytes_max`.
+
+        At least one; none where `first` is older than what is in memory, or beyond the last.
         """
         return self._tail.slice(first, bytes_max)
 
@@ -283,8 +271,7 @@ class Journal:
         The future holds as many as `tail` would give, of those that are not in
         memory. They are entries of the log as it is when `done` is called: what
         was taken back meanwhile is left out, so there may be none. Or it raises
-        `Compacted` or `Overloaded` (definite), or `Fatal`, which also ends the
-        journal.
+        `Overloaded` (definite), or `Fatal`, which also ends the journal.
 
         Raises:
             Compacted: `first` is not in the log any more.
@@ -296,15 +283,18 @@ class Journal:
         last = self._tail.first - 1
         if first > last:
             raise Invariant(f"entry {first} is not older than what is in memory, {last + 1}")
-        pieces = self._index.pieces(first, last, bytes_max)
-        job = partial(read_entries, self._files, self._directory, pieces, bytes_max)
-        asked = _Read(done, last)
-        self._reads.append(asked)
-        self._reading.submit(job, partial(self._has_read, asked))
+        self._reads.begin(self._index.pieces(first, last, bytes_max), last, bytes_max, done)
 
     def flush(self) -> None:
-        """Write what waits, if nothing is being written. Called once at the end of a turn."""
-        if self._in_flight or not self._waiting or self.failure:
+        """Write what waits, if nothing is being written. Called once at the end of a turn.
+
+        To be called now and then also where nothing was changed: it tries again
+        what could not be written, and looks again at a disk that was too full.
+        """
+        if self._in_flight or self.failure:
+            return
+        if not self._waiting:
+            self._measure()
             return
         count, size = len(self._waiting), self.pending_bytes
         if size > self._limits.group_bytes_max:
@@ -316,6 +306,12 @@ class Journal:
                 count += 1
         self._in_flight, self._waiting = self._waiting[:count], self._waiting[count:]
         self._writing.submit(partial(self._writer.write, self._in_flight), self._has_written)
+
+    def _measure(self) -> None:
+        """Look again how much room there is, if there was too little: no group may come."""
+        if self.space is Space.RESERVE and not (self._is_measuring or self.failure):
+            self._is_measuring = True
+            self._writing.submit(partial(self._writer.write, ()), self._has_measured)
 
     def close(self) -> None:
         """End: wait for the group being written, drop what waits, close the files.
@@ -338,8 +334,9 @@ class Journal:
 
     def _has_written(self, future: Future[Report]) -> None:
         """Take in what became of a group, and go on with the next."""
-        error = future.exception()
-        if error is not None:
+        if self.failure:
+            return
+        if (error := future.exception()) is not None:
             self._fail(error)
             return
         report = future.result()
@@ -363,23 +360,12 @@ class Journal:
         if rose:
             self._on_durable(self.durable)
 
-    def _has_read(self, asked: _Read, future: Future[tuple[Entry, ...]]) -> None:
-        """Hand on what was read, less what was taken back meanwhile."""
-        self._reads.remove(asked)
-        error = future.exception()
-        if error is not None:
-            if not isinstance(error, Compacted | Overloaded):
-                self._fail(error)
-            asked.done(future)
-            return
-        result: Future[tuple[Entry, ...]] = Future()
-        result.set_result(tuple(e for e in future.result() if e.index <= asked.last))
-        asked.done(result)
-
-    def _take_back(self, index: int) -> None:
-        """Leave entries above `index` out of the reads on their way."""
-        for asked in self._reads:
-            asked.last = min(asked.last, index)
+    def _has_measured(self, future: Future[Report]) -> None:
+        self._is_measuring = False
+        if (error := future.exception()) is not None:
+            self._fail(error)
+        else:
+            self.space = self._limits.space(future.result().space_left)
 
     def _remove_dropped(self) -> None:
         """Remove the files of dropped segments, behind the reads that may be using them."""
@@ -388,8 +374,9 @@ class Journal:
 
     def _has_removed(self, future: Future[int]) -> None:
         error = future.exception()
-        if error is not None:
+        if error is not None and not isinstance(error, TryLater):
             self._fail(error)
+        self._measure()
 
     def _fail(self, error: BaseException) -> None:
         """End: nothing is durable any more that is not now."""

@@ -1,21 +1,23 @@
 """How much of the past a node keeps: which snapshots, and from where on the log.
 
 What lives here: the decision, as arithmetic. What must never live here: a file,
-or the removal itself (`snapshots`, `segments`). Called by: the log facade, on
-its worker thread, after a snapshot and when a segment is sealed. Total.
-Deterministic.
+or the removal itself (`snapshots`, `segments`). Called by: `datadir`, after a
+snapshot. Total. Deterministic.
 
 Everything that a restart needs is kept whatever the limits say: the newest
 snapshot and the log behind it. So are `trailing_entries` before it, so that a
 follower which is a little behind gets entries and not a snapshot. What is older
 is kept for inspection, as far as the limits allow, and only where it is of use:
-a snapshot with every entry since.
+a snapshot with every entry since. So every retained index above the oldest kept
+snapshot can be replayed; those below it, which trail or share a segment, cannot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from coordinator.raft.segments.index import SegmentSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +34,6 @@ class SnapshotSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentSpan:
-    """A segment of the journal, as far as retention is concerned.
-
-    Attributes:
-        seq: its number.
-        first_index: index of the first live entry in it.
-        last_index: index of the last; `first_index - 1` where there is none.
-        bytes: what it takes on disk.
-        sealed_ms: wall clock when it was sealed; of no account for the open one.
-    """
-
-    seq: int
-    first_index: int
-    last_index: int
-    bytes: int
-    sealed_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class RetentionLimits:
     """How much is kept for inspection.
 
@@ -58,7 +41,9 @@ class RetentionLimits:
         log_retention_bytes: what all segments together, and the snapshots before the newest, may
             take on disk. Reached by what a restart needs alone, nothing is kept beyond that.
         log_retention_ms: how long ago a kept segment may have been sealed, by the wall clock.
-        trailing_entries: entries kept before the newest snapshot, whatever the other limits say.
+        trailing_entries: entries kept before the newest snapshot, so that a follower
+            that is a little behind needs no snapshot; whatever the limits above say.
+        trailing_bytes_max: what those may take on disk; older ones go first.
         snapshots_kept_max: from 1, the newest included.
 
     Raises:
@@ -68,6 +53,7 @@ class RetentionLimits:
     log_retention_bytes: int
     log_retention_ms: int
     trailing_entries: int
+    trailing_bytes_max: int = 256 << 20
     snapshots_kept_max: int = 3
 
     def __post_init__(self) -> None:
@@ -113,7 +99,7 @@ def retain(
     if not snapshots:
         return Retain(0, 0)
     newest = snapshots[-1].index
-    trailing = max(0, newest - limits.trailing_entries)
+    trailing = _trailing_from(segments, newest, limits)
     replay_from = _replayable_from(segments)
     log_end = segments[-1].last_index if segments else 0
     candidates = snapshots[-limits.snapshots_kept_max :]
@@ -140,6 +126,18 @@ def kept_segments(segments: Sequence[SegmentSpan], compact_to_index: int) -> Seq
         if segment.last_index > compact_to_index:
             return segments[position:]
     return segments[-1:]
+
+
+def _trailing_from(segments: Sequence[SegmentSpan], newest: int, limits: RetentionLimits) -> int:
+    """Return the index up to which the log may go, for what trails the newest snapshot."""
+    trailing = max(0, newest - limits.trailing_entries)
+    for segment in segments[:-1]:
+        kept = kept_segments(segments, trailing)
+        before = [each for each in kept if each.first_index <= newest]
+        if sum(each.bytes for each in before) <= limits.trailing_bytes_max:
+            break
+        trailing = max(trailing, min(segment.last_index, newest))
+    return trailing
 
 
 def _replayable_from(segments: Sequence[SegmentSpan]) -> int:

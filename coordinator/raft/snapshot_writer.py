@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NoReturn
 
+from coordinator.raft.segments.writer import NO_DESCRIPTOR
 from coordinator.raft.snapshot_format import (
     TEMPORARY,
     Footer,
@@ -240,7 +241,8 @@ class SnapshotWriter:
         try:
             self._files.sync_directory(self._directory)
         except OSError as error:
-            self._fail("synced into its directory", error, definite=False)
+            self._temporary = self._path  # what there is to remove, if it comes to that
+            self._fail("synced into its directory", error, definite=error.errno in NO_DESCRIPTOR)
 
     def _fail(self, what: str, error: OSError, definite: bool = True) -> NoReturn:
         """Turn a failure of the file system into ours."""

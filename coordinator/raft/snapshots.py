@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from coordinator.raft.segments.writer import NO_DESCRIPTOR
 from coordinator.raft.snapshot_format import (
     CHUNK_BYTES_MAX,
     CONFIG_BYTES_MAX,
@@ -170,7 +171,7 @@ class Snapshots:
             identity=self._identity,
             index=index,
             term=term,
-            created_ms=self._world.clock.wall_ms(),
+            created_ms=max(self._world.clock.wall_ms(), 0),
             chunk_bytes=self._limits.chunk_bytes,
             salt=int.from_bytes(self._world.entropy.random_bytes(4), "little"),
             config=config,
@@ -230,6 +231,8 @@ class Snapshots:
                 self._verified.discard(meta.index)
             self._files.sync_directory(self._directory)
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                return  # the names are gone, or are removed again after a power cut
             raise DiskFailed(f"{self._directory} cannot be pruned: {error}") from error
 
     def _clear(self) -> list[tuple[int, int]]:

@@ -18,10 +18,10 @@ import typer
 from raftbatch.cli.text import (
     Table,
     Write,
-    ascii_text,
     hex_lines,
     iso_time,
     number_text,
+    preview,
     printable,
     span,
     terminal,
@@ -31,10 +31,9 @@ from raftbatch.cli.text import (
 app = typer.Typer(name="log", no_args_is_help=True, help="Look at a coordinator's log on disk.")
 
 _EXIT_REFUSED = 1
-_EXIT_USAGE = 2
+_EXIT_FAILED = 2
 _EXIT_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
-_PREVIEW_BYTES = 16
 _RANGE = re.compile(r"([0-9]{0,20})(\.\.)?([0-9]{0,20})")
 
 _HELP = """\
@@ -45,14 +44,15 @@ already a moment old, and says so.
 
 Damage is shown where it is, and what can be read behind it is listed too. The last line is
 the verdict, formed by the code that opens a journal: it opens; it opens after a torn tail,
-which was never acknowledged, is cut; or opening it is refused, with file, offset and
-reason.
+of which nothing shows that it was acknowledged, is cut; opening it is refused, with file,
+offset and reason; or none, where a file cannot be read.
 
 Records: an entry of the log; a state (term and vote); keep and reset, which take entries
 back; drop, which lets old segments go. --from and --to leave out states and drops, which
 have no index. A record marked with ! was found beyond damage and is no part of the log.
 
-Exit status: 0 it opens, 1 it is refused, 2 there is no journal at DIR.
+Exit status: 0 it opens, 1 it is refused, 2 there is no verdict, and standard error says why:
+no journal at DIR, a file that cannot be read, output that cannot be written, wrong usage.
 
 The objects that --json prints, and their fields, are described in docs/OPERATIONS.md.
 """
@@ -91,7 +91,7 @@ def dump(
         bool, typer.Option("--records/--no-records", help="List records, or all but those.")
     ] = True,
     data: Annotated[
-        bool, typer.Option("--data", help="All data of each record, not only its beginning.")
+        bool, typer.Option("--data", help="All data and configurations, not only their beginning.")
     ] = False,
     as_json: Annotated[
         bool,
@@ -105,25 +105,45 @@ def dump(
     from raftbatch.realworld import RealWorld
 
     lsn_min, lsn_max = _range(lsn)
+    if index_min is not None and index_max is not None and index_max < index_min:
+        raise typer.BadParameter(f"{index_max} is below --from {index_min}", param_hint="--to")
     selection = Selection(index_min, index_max, lsn_min, lsn_max, limit, tail, records)
     show: _Json | _Text = _Json(data) if as_json else _Text(terminal(), data)
-    refused = False
     try:
-        for item in items(RealWorld(), directory, selection):
-            show.item(item)
-            refused = isinstance(item, Verdict) and item.outcome == "refused"
-        sys.stdout.flush()
+        verdict = _print(items(RealWorld(), directory, selection), show)
     except InvalidRequest as error:
-        typer.echo(f"Error: {printable(error.message)}", err=True)
-        raise typer.Exit(_EXIT_USAGE) from None
-    except BrokenPipeError:
+        raise _failed(error.message) from None
+    assert isinstance(verdict, Verdict)
+    if verdict.outcome == "unreadable":
+        raise _failed(f"{verdict.path}: {verdict.reason}")
+    if verdict.outcome == "refused":
+        raise typer.Exit(_EXIT_REFUSED)
+
+
+def _print(items: Iterator[object], show: _Json | _Text) -> object:
+    """Print all items, and return the last."""
+    if sys.stdout is None:  # it was closed before we began
+        raise _failed("the listing cannot be written: standard output is closed")
+    last: object = None
+    try:
+        for last in items:
+            show.item(last)
+        sys.stdout.flush()
+    except OSError as error:  # of the output: reading raises none
         try:
             sys.stdout.close()  # else Python complains when it flushes it at its end
-        except BrokenPipeError:
+        except OSError:
             pass
-        raise typer.Exit(_EXIT_PIPE) from None
-    if refused:
-        raise typer.Exit(_EXIT_REFUSED)
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(_EXIT_PIPE) from None
+        raise _failed(f"the listing cannot be written: {error}") from None
+    return last
+
+
+def _failed(message: str) -> typer.Exit:
+    """Say on standard error why there is no listing, or no verdict; return what to raise."""
+    typer.echo(f"Error: {printable(message)}", err=True)
+    return typer.Exit(_EXIT_FAILED)
 
 
 def _range(text: str) -> tuple[int | None, int | None]:
@@ -135,6 +155,8 @@ def _range(text: str) -> tuple[int | None, int | None]:
         )
     low = int(match[1]) if match[1] else None
     high = int(match[3]) if match[3] else None
+    if low is not None and high is not None and high < low:
+        raise typer.BadParameter(f"{text!r} ends before it begins", param_hint="--lsn")
     return low, high if match[2] else low
 
 
@@ -154,7 +176,7 @@ class _Json:
                 fields["created"] = None if value is None else iso_time(value)
             elif not isinstance(value, bytes):
                 fields[field.name] = value
-            elif self._data:
+            elif self._data or field.name == "config":
                 fields[field.name] = base64.b64encode(value).decode("ascii")
         sys.stdout.write(json.dumps(fields) + "\n")
 
@@ -165,9 +187,7 @@ class _Text:
     def __init__(self, write: Write, data: bool) -> None:
         self._write = write
         self._data = data
-        self._running = False
         self._table = Table("", [], write)
-        self._titles: set[str] = set()
 
     def item(self, item: object) -> None:
         """Print one; rows of a table may be held back until the next."""
@@ -181,28 +201,24 @@ class _Text:
                     self._write("", "")
                     self._table = Table(title, columns, self._write)
                 self._table.add(cells, style)
-                if self._data and isinstance(item, Record):
-                    for line in hex_lines(item.data):
+                if self._data:
+                    for line in hex_lines(_bytes(item)):
                         self._table.add([line], "")
             case Damage():
                 self._table.flush()
-                effects = {
-                    "cut": "opening cuts it",
-                    "refused": "opening refuses",
-                    "unread": "opening does not read it",
-                }
                 place = f"{item.path} at offset {item.offset}"
+                if item.effect == "unreadable":
+                    place = item.path
                 self._write(
-                    printable(f"! {place}: {item.reason} [{effects[item.effect]}]"), "bold red"
+                    printable(f"! {place}: {item.reason} [{_EFFECTS[item.effect]}]"), "bold red"
                 )
             case Journal():
-                self._running = item.lock == "held"
                 for line in _journal_lines(item):
                     self._write(line, "")
             case Verdict():
                 self._table.flush()
                 self._write("", "")
-                for line in _verdict_lines(item, self._running):
+                for line in _verdict_lines(item):
                     self._write(line, "bold red" if item.outcome == "refused" else "bold")
             case _:
                 raise AssertionError(f"{item!r} is of no known kind")
@@ -223,7 +239,12 @@ def _row(item: object) -> tuple[str, list[str], list[str], str]:
                 time_text(item.created_ms),
             ]
             columns = [" seq", "state", " lsn", " live index", " bytes used", "created"]
-            return "segments", columns, cells, "red" if item.state == "damaged" else ""
+            return (
+                "segments",
+                columns,
+                cells,
+                "red" if item.state in ("damaged", "unreadable") else "",
+            )
         case Snapshot():
             cells = [
                 str(item.index),
@@ -233,9 +254,11 @@ def _row(item: object) -> tuple[str, list[str], list[str], str]:
                 number_text(item.chunks),
                 time_text(item.created_ms),
                 item.checksum or "-",
+                "-" if item.config is None else preview(item.config),
             ]
             columns = [" index", " term", "state", " bytes", " chunks", "created", "sha-256"]
-            return "snapshots", columns, cells, "" if item.state == "intact" else "red"
+            style = "" if item.state == "intact" else "red"
+            return "snapshots", [*columns, "configuration"], cells, style
         case Record():
             cells = [
                 f"{'' if item.in_order else '! '}{item.lsn}",
@@ -254,6 +277,19 @@ def _row(item: object) -> tuple[str, list[str], list[str], str]:
             raise AssertionError(f"{item!r} is no row")
 
 
+def _bytes(item: object) -> bytes:
+    """Return what `--data` shows all of."""
+    from coordinator.raft.dump_items import Record, Snapshot
+
+    match item:
+        case Record():
+            return item.data
+        case Snapshot():
+            return item.config or b""
+        case _:
+            return b""
+
+
 def _content(item: object) -> str:
     """Return what a record says, in short."""
     from coordinator.raft.dump_items import Record
@@ -269,9 +305,7 @@ def _content(item: object) -> str:
         case "drop":
             return f"segments below {item.oldest_segment} may go"
         case _:
-            start = item.data[:_PREVIEW_BYTES]
-            more = f" +{item.data_bytes - len(start)}" if item.data_bytes > len(start) else ""
-            return f"{start.hex()} |{ascii_text(start)}|{more}" if start else ""
+            return preview(item.data)
 
 
 def _journal_lines(item: object) -> Iterator[str]:
@@ -291,20 +325,20 @@ def _journal_lines(item: object) -> Iterator[str]:
         yield f"entries    {span(item.first_index, item.last_index)}, last term {item.last_term}"
         yield f"last lsn   {item.last_lsn}"
     yield f"marked     {'unreadable' if item.mark_lsn is None else f'synced up to {item.mark_lsn}'}"
-    yield f"lock       {_LOCKS[item.lock].format(pid=item.lock_pid or '?')}"
+    yield f"lock       lock file names {f'pid {item.lock_pid}' if item.lock_pid else 'no pid'}"
     for path in item.temporaries:
         yield printable(f"temporary  {path}: half-written; opening removes it")
 
 
-_LOCKS = {
-    "held": "held by pid {pid}: a node is running, and this listing may be a moment old",
-    "free": "not held; last by pid {pid}",
-    "unknown": "unknown: last held by pid {pid}; if that runs, this listing may be a moment old",
-    "none": "never taken",
+_EFFECTS = {
+    "cut": "opening cuts it",
+    "refused": "opening refuses",
+    "unread": "opening does not read it",
+    "unreadable": "nothing is known of it",
 }
 
 
-def _verdict_lines(item: object, running: bool) -> Iterator[str]:
+def _verdict_lines(item: object) -> Iterator[str]:
     """Yield the verdict, and what limits it."""
     from coordinator.raft.dump_items import Verdict
 
@@ -316,8 +350,12 @@ def _verdict_lines(item: object, running: bool) -> Iterator[str]:
         case "opens":
             yield "verdict: opens"
         case "opens_after_cutting":
-            yield printable(f"verdict: opens after cutting {place} (never acknowledged)")
+            yield printable(
+                f"verdict: opens after cutting {place} (nothing shows that it was acknowledged)"
+            )
         case "refused":
             yield printable(f"verdict: refused: {place}: {item.reason}")
-    if running or item.changed:
-        yield "a node was running meanwhile: what it was just writing may look torn here"
+        case "unreadable":
+            yield printable(f"verdict: none: {item.path}: {item.reason}")
+    if item.changed:
+        yield "a node is running: what it was just writing may look torn here"

@@ -1,7 +1,7 @@
 """The root of the command line: options common to all commands, and the groups of subcommands.
 
-No command is implemented here. Exit status: 0 done, 1 a definite failure, 2 wrong usage, 3
-outcome unknown.
+No command is implemented here. Exit status: 0 done, 1 a definite failure, 2 wrong usage, or
+a file that cannot be used, 3 outcome unknown.
 """
 
 from typing import Annotated

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
+_PREVIEW_BYTES = 16
 _GATHERED_ROWS = 64  # how many rows of a table set the widths of its columns
 
 Write = Callable[[str, str], None]
@@ -111,19 +113,16 @@ def time_text(wall_ms: int | None) -> str:
 def iso_time(wall_ms: int) -> str:
     """Return milliseconds since 1970 as UTC, `2023-11-14T22:13:20.000Z`.
 
-    Total: also for years that `datetime` does not know. Deterministic.
-
-    Source: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+    The number itself for a year that `datetime` does not know. Total. Deterministic.
     """
-    days, ms = divmod(wall_ms, 86_400_000)
-    era, day = divmod(days + 719_468, 146_097)  # eras of 400 years, from 0000-03-01
-    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153  # from March
-    day -= (153 * month + 2) // 5 - 1
-    year += era * 400 + (month >= 10)
-    month = month + 3 if month < 10 else month - 9
-    seconds, ms = divmod(ms, 1000)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
+    except OverflowError:
+        return str(wall_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def preview(data: bytes) -> str:
+    """Return the beginning of the data, and how many bytes more there are."""
+    start, more = data[:_PREVIEW_BYTES], len(data) - _PREVIEW_BYTES
+    return f"{start.hex()} |{ascii_text(start)}|{f' +{more}' if more > 0 else ''}" if start else ""

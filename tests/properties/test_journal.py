@@ -126,6 +126,18 @@ test_journal_machine = JournalMachine.TestCase
 @pytest.mark.parametrize("first", range(0, 400, 50))
 def test_journal_seeds(first: int) -> None:
     """Four hundred drawn runs; a failure names its seed."""
+    run_seeds(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(400, 2000, 50))
+def test_journal_more_seeds(first: int) -> None:
+    """And sixteen hundred more."""
+    run_seeds(first)
+
+
+def run_seeds(first: int) -> None:
+    """Run fifty seeds."""
     for seed in range(first, first + 50):
         try:
             run_seed(seed)

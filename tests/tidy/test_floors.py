@@ -66,16 +66,13 @@ def _floor(module: str) -> str:
 
 def _imports(source: Source) -> Iterator[tuple[ast.AST, str, bool]]:
     """Yield where an import stands, what it names in full, and whether it is in a function."""
-    parts = source.module.split(".")
-    package = parts if source.path.endswith("__init__.py") else parts[:-1]
     for node, deferred in _walk(source.syntax, False):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name, deferred
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
             for alias in node.names:
-                yield node, ".".join([*base, *filter(None, [node.module]), alias.name]), deferred
+                yield node, f"{source.imported_from(node)}.{alias.name}", deferred
 
 
 def _walk(node: ast.AST, deferred: bool) -> Iterator[tuple[ast.AST, bool]]:

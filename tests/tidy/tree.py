@@ -1,8 +1,10 @@
 """The tree that the checks look at, as values: a path and a text."""
 
 import ast
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -15,7 +17,7 @@ CODE = (*PRODUCT, "chaos", "benchmarks", "tests", "proto")
 """Every folder that holds Python code."""
 
 TEXT = (*CODE, "docs", "cluster_configs", "ci", ".ci")
-"""Every folder of the repository, beside the files at its root."""
+"""Every folder of the repository, beside the files at its root; test_hygiene.py holds that."""
 
 _GENERATED = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
@@ -41,6 +43,14 @@ class Source:
     def module(self) -> str:
         """The dotted name: `coordinator.raft` for `coordinator/raft/__init__.py`."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    def imported_from(self, node: ast.ImportFrom) -> str:
+        """The dotted name of the module that `from … import` names, also relative to this one."""
+        if not node.level:
+            return node.module or ""
+        parts = self.module.split(".")
+        package = parts if self.path.endswith("__init__.py") else parts[:-1]
+        return ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
 
     def at(self, node: ast.AST, complaint: str) -> str:
         """Return the complaint with the place of the node in front."""
@@ -70,25 +80,37 @@ def python_sources(*folders: str) -> tuple[Source, ...]:
 @lru_cache
 def text_sources() -> tuple[Source, ...]:
     """Return every text file of the repository that is written by hand."""
-    at_root = tuple(
-        (path.name, path.read_text(encoding="utf-8"))
-        for path in sorted(ROOT.iterdir())
-        if path.is_file() and path.name != ".git"  # a file in a linked working tree
-    )
+    at_root = tuple(path for path in paths() if "/" not in path)
     return tuple(
-        Source(path, text) for path, text in at_root + _read(TEXT) if not is_generated(path)
+        Source(path, text) for path, text in _read((*at_root, *TEXT)) if not is_generated(path)
     )
 
 
-def _read(folders: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Read all files below the folders; those that are not UTF-8 hold data, not text."""
+@lru_cache
+def paths() -> tuple[str, ...]:
+    """Return every file of the repository, also in folders that are not listed here."""
+    patterns = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    found: list[str] = []
+    for folder, names, files in os.walk(ROOT):
+        names[:] = sorted(name for name in names if not is_ignored(name, patterns))
+        below = Path(folder).relative_to(ROOT)
+        # `.git` is a file in a linked working tree.
+        found += [(below / name).as_posix() for name in sorted(files) if name != ".git"]
+    return tuple(found)
+
+
+def is_ignored(folder: str, patterns: Sequence[str]) -> bool:
+    """Return whether git looks into no folder of that name. Total. Deterministic."""
+    return folder == ".git" or any(fnmatch(folder, pattern.rstrip("/")) for pattern in patterns)
+
+
+def _read(places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Read these files, and all below these folders; what is not UTF-8 holds data, not text."""
     found: list[tuple[str, str]] = []
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                try:
-                    text = path.read_text(encoding="utf-8")
-                except UnicodeDecodeError:
-                    continue
-                found.append((path.relative_to(ROOT).as_posix(), text))
+    for path in paths():
+        if path in places or path.partition("/")[0] in places:
+            try:
+                found.append((path, (ROOT / path).read_text(encoding="utf-8")))
+            except UnicodeDecodeError:
+                continue
     return tuple(found)

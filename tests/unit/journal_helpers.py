@@ -8,9 +8,8 @@ from chaos.suites.journal_run import DIRECTORY, IDENTITY, LIMITS
 from chaos.worlds.disk import SimDisk
 from chaos.worlds.stepped import SimWorld
 from coordinator.raft.journal import Journal
-from coordinator.raft.segments.layout import segment_name
+from coordinator.raft.segments.layout import Entry, segment_name
 from coordinator.raft.segments.limits import JournalLimits
-from coordinator.raft.segments.reader import Entry
 from coordinator.raft.segments.recovery import create
 from coordinator.raft.segments.replay import is_initialised
 from raftbatch.errors import Fatal
@@ -28,8 +27,8 @@ class Bench:
         raising: what `on_durable` raises after that, if anything.
     """
 
-    def __init__(self, limits: JournalLimits = LIMITS) -> None:
-        self.disk = SimDisk(Random(1), 4 << 20)
+    def __init__(self, limits: JournalLimits = LIMITS, capacity: int = 4 << 20) -> None:
+        self.disk = SimDisk(Random(1), capacity)
         self.limits = limits
         self.durable: list[int] = []
         self.raising: type[Exception] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from chaos.worlds.disk import SimDisk
@@ -13,11 +15,13 @@ from coordinator.raft.dump_items import (
     Snapshot,
     Verdict,
 )
+from coordinator.raft.segments.mark import encode_mark
 from raftbatch.errors import InvalidRequest
 from tests.unit.dump_example import (
     DATA,
     FIRST,
     JOURNAL,
+    NEWEST,
     OLDER,
     SECOND,
     SNAPSHOTS,
@@ -26,6 +30,7 @@ from tests.unit.dump_example import (
     make_disk,
     open_directory,
     records_of,
+    remove,
     verdict_of,
 )
 
@@ -48,9 +53,9 @@ def test_dump_tells_all_that_is_there(disk: SimDisk) -> None:
     ]
     assert [(s.first_index, s.last_index) for s in segments] == [(7, 7), (8, 9)]
     snapshots = [item for item in items if isinstance(item, Snapshot)]
-    assert [(s.index, s.term, s.state, s.chunks) for s in snapshots] == [
-        (3, 1, "intact", 3),
-        (6, 2, "intact", 3),
+    assert [(s.index, s.term, s.state, s.chunks, s.config) for s in snapshots] == [
+        (3, 1, "intact", 3, b"config"),
+        (6, 2, "intact", 3, b"config"),
     ]
     said = [(r.kind, r.index, r.term, r.vote, r.in_order) for r in records_of(items)]
     assert said[0] == ("state", None, 1, "n1", True)
@@ -140,6 +145,68 @@ def test_dump_finds_records_where_a_header_is_damaged() -> None:
     assert items[0].node_id == "n1"
 
 
+def test_dump_lists_what_a_cut_segment_still_holds() -> None:
+    disk = make_disk()
+    place = records_of(dumped(disk))[12].offset + 50  # in the last record's data
+    disk.cut(SECOND, place)
+    items = dumped(disk)
+    assert [(r.lsn, r.in_order) for r in records_of(items)] == [(n, False) for n in range(1, 13)]
+    assert verdict_of(items).outcome == "refused"
+    reasons = {item.offset: item.reason for item in items if isinstance(item, Damage)}
+    assert reasons[place - 50] == "the file ends within a record's data"
+    assert reasons[place].startswith(f"it is {place} bytes long, not 4096")
+
+
+def test_dump_says_once_why_a_place_is_damaged() -> None:
+    disk = make_disk()
+    last = records_of(dumped(disk))[12]
+    disk.flip_bit(SECOND, last.offset + 50, 1)
+
+    def said() -> list[tuple[int, str, str]]:
+        flaws = [item for item in dumped(disk) if isinstance(item, Damage)]
+        return [(flaw.offset, flaw.reason.partition(".")[0], flaw.effect) for flaw in flaws]
+
+    why = "the checksum of a record's data does not match"
+    lost = "records end with LSN 12, but up to 13 were acknowledged"
+    assert said() == [(last.offset, lost, "refused"), (last.offset, why, "unread")]
+    for slot in (0, 512):
+        disk.overwrite(f"{JOURNAL}/mark", slot, encode_mark(12))
+    assert said() == [(last.offset, why, "cut")]
+
+
+def test_dump_of_what_cannot_be_read_calls_nothing_damaged() -> None:
+    for path in (FIRST, SECOND, f"{JOURNAL}/mark", OLDER, NEWEST):
+        for failing in ("open", "read"):
+            disk = make_disk()
+
+            def deny(operation: str, at: str, path: str = path, failing: str = failing) -> None:
+                if (operation, at) == (failing, path):
+                    raise PermissionError(errno.EACCES, "Permission denied")
+
+            disk.fault = deny
+            items = dumped(disk)
+            verdict = verdict_of(items)
+            assert (verdict.outcome, verdict.path) == ("unreadable", path)
+            assert verdict.reason == "it cannot be read: Permission denied"
+            states = {i.state for i in items if isinstance(i, Segment | Snapshot)}
+            assert "damaged" not in states
+            assert ("unreadable" in states) == (not path.endswith("mark"))
+            effects = {item.effect for item in items if isinstance(item, Damage)}
+            assert effects <= {"unreadable", "unread"}
+
+
+def test_dump_says_what_is_missing_where_snapshots_lie_beside_no_journal() -> None:
+    disk = make_disk()
+    remove(disk, FIRST, SECOND, f"{JOURNAL}/mark")
+    with pytest.raises(
+        InvalidRequest, match=r"neither a segment nor a mark.* put the journal back"
+    ):
+        dumped(disk)
+    remove(disk, OLDER, NEWEST)
+    with pytest.raises(InvalidRequest, match=r"it has neither a segment nor a mark$"):
+        dumped(disk)
+
+
 def test_dump_of_a_living_node_sees_no_damage() -> None:
     disk = make_disk()
     world, opened = open_directory(disk)
@@ -188,23 +255,19 @@ def test_dump_looks_again_where_a_segment_is_dropped_meanwhile() -> None:
     assert verdict_of(items).outcome == "opens"
 
 
-def test_dump_knows_the_holder_of_the_lock_where_the_system_lists_it() -> None:
+def test_dump_tells_the_pid_in_the_lock_file() -> None:
     disk = make_disk(close=False)
-    disk.make_directory("/proc")
 
-    def lock() -> tuple[str, int | None]:
+    def pid() -> int | None:
         journal = dumped(disk)[0]
         assert isinstance(journal, Journal)
-        return journal.lock, journal.lock_pid
+        return journal.lock_pid
 
-    assert lock() == ("unknown", disk.pid)
-    disk.open("/proc/locks", "create").close()
-    assert lock() == ("free", disk.pid)
-    listed = f"1: FLOCK  ADVISORY  WRITE {disk.pid} fd:01:132 0 EOF\n".encode()
-    disk.overwrite("/proc/locks", 0, listed)
-    assert lock() == ("held", disk.pid)
+    assert pid() == disk.pid
+    disk.overwrite(f"{DATA}/lock", 0, b"?")
+    assert pid() is None
     disk.remove(f"{DATA}/lock")
-    assert lock() == ("none", None)
+    assert pid() is None
 
 
 def test_selection_with_an_index_leaves_out_what_has_none(disk: SimDisk) -> None:

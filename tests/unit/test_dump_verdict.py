@@ -37,13 +37,17 @@ def opening(disk: SimDisk) -> tuple[str, str | None, int | None, str | None]:
     """Open a copy of the directory; say what became of it, in the words of a verdict."""
     world = SimWorld(7, disk.clone(Random(0)))
     try:
-        repairs = recover(world, JOURNAL).repairs
+        recovered, writer = recover(world, JOURNAL, 4096)
+        writer.close()
+        repairs = recovered.repairs
         opened = open_directory(world.files)[1]
         opened.close()
     except Corrupt as error:
         return "refused", error.path, error.offset, error.reason
-    except (CannotStart, DiskFailed) as error:
+    except CannotStart as error:
         return "refused", None, None, str(error)
+    except DiskFailed as error:
+        return "unreadable", None, None, f"it cannot be read: {error.__cause__}"
     return ("opens_after_cutting" if repairs else "opens"), None, None, None
 
 

@@ -6,12 +6,21 @@ import errno
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from chaos.worlds.disk import Fault, Faults
+from coordinator.raft.segments.index import (
+    ANCHOR_BYTES,
+    Index,
+    Opened,
+    Piece,
+    Placed,
+    Written,
+)
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.segments.limits import JournalLimits, Space
-from coordinator.raft.segments.reader import Entry
 from raftbatch.errors import (
     Compacted,
     Corrupt,
@@ -128,8 +137,13 @@ def test_failed_write_ends_the_journal() -> None:
     assert isinstance(bench.journal.failure, DiskFailed)
 
 
-@pytest.mark.parametrize("operation", ["write", "create", "allocate", "rename"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        *product(["write", "create", "allocate", "rename"], [errno.ENOSPC, errno.EDQUOT]),
+        *product(["create", "rename", "sync_directory"], [errno.EMFILE, errno.ENFILE]),
+    ],
+)
 def test_shortage_is_waited_out(operation: str, code: int) -> None:
     """What waits is written once there is room; meanwhile appends are refused, votes are not."""
     bench = Bench()
@@ -150,6 +164,22 @@ def test_shortage_is_waited_out(operation: str, code: int) -> None:
     assert bench.durable[-1] == vote == lsn + 1
     bench.write(b"again")
     assert bench.reopen(power=True).last_index == 3
+
+
+def test_dropped_segments_stay_while_no_descriptor_is_free() -> None:
+    """They go with the next compaction, or the next start; the node lives on."""
+    bench = Bench()
+    for number in range(30):
+        bench.write(bytes([number]) * 500)
+    before = bench.disk.list("/data/journal")
+    bench.disk.fault = Faults(Fault("list", 1, errno.EMFILE))
+    bench.journal.compact(10)
+    bench.settle()
+    assert (bench.journal.failure, bench.disk.list("/data/journal")) == (None, before)
+    bench.journal.compact(20)
+    bench.settle()
+    assert len(bench.disk.list("/data/journal")) < len(before)
+    assert bench.reopen().first_index > 10
 
 
 def test_full_disk_gathers_no_hard_states() -> None:
@@ -184,8 +214,7 @@ def test_watermarks_are_told_and_kept() -> None:
     bench.settle()
     assert bench.journal.durable == bench.journal.lsn
     bench.disk.capacity = 4 << 20
-    bench.journal.set_hard_state(10, None)
-    bench.settle()
+    bench.settle()  # a turn in which nothing is written is enough
     bench.write(b"x")
     assert bench.journal.space is Space.ROOMY
 
@@ -222,6 +251,7 @@ def test_impossible_changes_are_bugs() -> None:
         lambda: bench.journal.append(2, b"x"),
         lambda: bench.journal.set_hard_state(2, None),
         lambda: bench.journal.set_hard_state(3, NodeId("n2")),
+        lambda: bench.journal.set_hard_state(9, NodeId("n" * 64)),
         lambda: bench.journal.truncate(2),
     ]
     for change in changes:
@@ -241,6 +271,29 @@ def test_old_entries_come_from_disk() -> None:
     assert bench.read(1, 1) == [bytes([0]) * 300], "at least one"
     with pytest.raises(Invariant):
         bench.journal.read(40, 1, lambda future: None)
+
+
+def test_memory_is_bounded_by_the_limits() -> None:
+    """Not by the log: a thousand entries leave no more behind than a hundred."""
+    bench = Bench()
+    for number in range(1000):
+        bench.write(bytes([number % 251]) * 300)
+    journal = bench.journal
+    assert journal._tail.size <= LIMITS.tail_bytes_max
+    assert journal.tail(1, 1) == ()
+    anchors = len(journal._index._indices)
+    assert anchors <= len(journal.spans()) + 1000 * 352 // ANCHOR_BYTES
+    assert not journal._waiting
+
+
+def test_offsets_have_64_bits() -> None:
+    """A segment may be longer than 4 GiB, and LSNs and indices go on for ever."""
+    index, far, many = Index(), 5 << 32, 1 << 40
+    index.apply(Opened(1, 7, far + 4096, many, many, 0))
+    index.apply(Placed(many + 1, 1, far))
+    index.apply(Written(many + 1, far + 4096))
+    piece = Piece(1, 7, far, far + 4096, many + 1, many + 1)
+    assert index.pieces(many + 1, many + 1, 1) == [piece]
 
 
 def test_read_of_damaged_entries_ends_the_journal() -> None:
@@ -273,6 +326,37 @@ def test_compaction_drops_whole_segments_only() -> None:
     assert bench.read(first, 1) == [bytes([first - 1]) * 500]
     assert bench.reopen().first_index == first
     assert bench.journal.spans()[0].first_index == first
+
+
+def test_read_of_a_lost_segment_ends_the_journal() -> None:
+    """A dropped one goes only behind the reads that may be using it."""
+    bench = Bench()
+    for number in range(40):
+        bench.write(bytes([number]) * 300)
+    bench.disk.remove(bench.segment(1))
+    found: list[Future[tuple[Entry, ...]]] = []
+    bench.journal.read(1, 1000, found.append)
+    bench.world.workers.run_all()
+    assert isinstance(bench.journal.failure, Corrupt)
+    assert isinstance(found[0].exception(), Corrupt)
+
+
+def test_read_skips_over_what_was_taken_back() -> None:
+    """However much of it there is, and however small the window is that is read at once."""
+    limits = replace(
+        LIMITS,
+        segment_bytes=1 << 20,
+        entry_bytes_max=300_000,
+        pending_bytes_max=1 << 20,
+        disk_reserve_bytes=3 << 20,
+        disk_low_bytes=3 << 20,
+    )
+    bench = Bench(limits, capacity=64 << 20)
+    bench.write(b"kept", bytes(250_000), bytes(250_000))
+    bench.journal.truncate(1)
+    bench.write(bytes(200_000), b"last", term=2)
+    bench.reopen()
+    assert bench.read(1) == [b"kept", bytes(200_000), b"last"]
 
 
 @pytest.mark.parametrize(

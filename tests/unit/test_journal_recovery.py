@@ -53,7 +53,7 @@ def test_recovery_cuts_a_torn_tail_and_says_so() -> None:
     assert f"{bench.segment(1)} at offset {SECTOR_BYTES + HEAD_BYTES + 8}" in repair
 
 
-def test_recovery_clears_what_it_cuts() -> None:
+def test_recovery_never_goes_on_in_front_of_what_it_cut() -> None:
     """Else an old record, whole, could stand behind a new one with the LSN that is due."""
     bench = Bench()
     bench.write(b"kept")
@@ -67,6 +67,34 @@ def test_recovery_clears_what_it_cuts() -> None:
     bench.write(b"new!")  # as long as the one that was torn
     journal = bench.reopen()
     assert journal.last_index == 2
+    assert bench.read(1) == [b"kept", b"new!"]
+
+
+def test_recovery_is_safe_where_its_own_sync_failed() -> None:
+    """A start that could not finish must not make the next one see another tail."""
+    bench = Bench()
+    bench.write(b"kept")
+    torn = SECTOR_BYTES + HEAD_BYTES + 8
+    bench.journal.append(1, b"torn")
+    bench.journal.set_hard_state(5, NodeId("n1"))
+    bench.settle()
+    forget_mark(bench.disk)
+    bench.disk.overwrite(bench.segment(1), torn, b"\1" * 8)
+    for number in range(1, 5):
+        bench.crash()
+        bench.disk.fault = Faults(Fault("datasync", number, errno.EIO))
+        try:
+            bench.open()
+        except DiskFailed:
+            continue
+        break
+    bench.reopen()
+    assert bench.journal.hard_state == HardState(0, None)
+    bench.write(b"new!")
+    bench.journal.set_hard_state(5, NodeId("n2"))
+    bench.settle()
+    journal = bench.reopen(power=True)
+    assert journal.hard_state == HardState(5, NodeId("n2"))
     assert bench.read(1) == [b"kept", b"new!"]
 
 
@@ -141,7 +169,7 @@ def test_recovery_refuses_missing_segments_and_a_missing_mark() -> None:
     for seq in (1, 2):
         bench.disk.remove(bench.segment(seq))
     with pytest.raises(Corrupt, match="all segments are missing"):
-        recover(bench.world, DIRECTORY)
+        recover(bench.world, DIRECTORY, LIMITS.segment_bytes)
     bench = two_segments()
     bench.disk.remove(MARK)
     with pytest.raises(Corrupt, match="mark at offset 0: the file is missing"):
@@ -195,7 +223,7 @@ def test_open_refuses_what_holds_no_journal() -> None:
     """Opening never begins one."""
     world = SimWorld(1, SimDisk(Random(1)))
     with pytest.raises(CannotStart, match="holds no journal"):
-        recover(world, DIRECTORY)
+        recover(world, DIRECTORY, LIMITS.segment_bytes)
 
 
 def test_create_says_when_there_is_no_room() -> None:

@@ -65,6 +65,20 @@ def test_open_and_lock_follow_no_symbolic_link(tmp_path: Path, to: str) -> None:
     assert FILES.list(str(tmp_path)) == ["file"]
 
 
+@pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
+def test_open_takes_regular_files_alone(tmp_path: Path, kind: str) -> None:
+    path = "/dev/null"
+    if kind != "device":
+        path = f"{tmp_path}/{kind}"
+        (os.mkfifo if kind == "fifo" else os.mkdir)(path)
+    before = len(os.listdir("/dev/fd"))
+    for mode in ("read", "write"):
+        with pytest.raises(OSError, match=r"not a regular file|Is a directory") as caught:
+            FILES.open(path, mode)
+        assert caught.value.filename == path
+    assert len(os.listdir("/dev/fd")) <= before
+
+
 def test_write_takes_more_buffers_than_one_call_does(tmp_path: Path) -> None:
     parts = [bytes([number % 251]) * (number % 7) for number in range(2500)]
     file = FILES.open(f"{tmp_path}/a", "create")
@@ -201,7 +215,7 @@ def test_lock_of_another_process_names_its_pid_and_dies_with_it(tmp_path: Path) 
         assert caught.value.filename == path
         holder.kill()
     lock = FILES.lock(path)
-    assert Path(path).read_text(encoding="ascii") == f"{os.getpid()}\n"
+    assert Path(path).read_text(encoding="ascii") == f"{os.getpid():<10}\n"
     with pytest.raises(BlockingIOError, match=f"pid {os.getpid()}"):
         FILES.lock(path)
     lock.release()
@@ -209,11 +223,20 @@ def test_lock_of_another_process_names_its_pid_and_dies_with_it(tmp_path: Path) 
     FILES.lock(path).release()
 
 
+def test_lock_needs_no_room_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes, offset: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        FILES.lock(f"{tmp_path}/lock").release()
+
+
 def test_lock_that_cannot_write_its_pid_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int, data: bytes, offset: int) -> NoReturn:
-        raise OSError(errno.ENOSPC, "full")
+        raise OSError(errno.EIO, "full")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from coordinator.raft.retention import (
     Retain,
     RetentionLimits,
-    SegmentSpan,
     SnapshotSpan,
     kept_segments,
     retain,
 )
+from coordinator.raft.segments.index import SegmentSpan
 
 AMPLE = RetentionLimits(
     log_retention_bytes=1 << 40, log_retention_ms=1 << 40, trailing_entries=0, snapshots_kept_max=9
@@ -218,3 +218,13 @@ def test_a_clock_that_went_back_keeps_more() -> None:
 def test_limits_out_of_range_are_refused(changed: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|negative"):
         replace(AMPLE, **changed)
+
+
+def test_trailing_entries_are_bounded_in_bytes() -> None:
+    """A hundred entries may be a hundred large ones: the oldest segments go first."""
+    segments = [SegmentSpan(seq, seq * 10, seq * 10 + 9, 1000, 0) for seq in range(1, 6)]
+    limits = replace(AMPLE, log_retention_bytes=0, trailing_entries=40)
+    snapshots = [SnapshotSpan(50, 100)]
+    assert retain(snapshots, segments, 0, limits).compact_to_index == 10
+    bounded = replace(limits, trailing_bytes_max=2500)
+    assert retain(snapshots, segments, 0, bounded).compact_to_index == 39

@@ -15,8 +15,6 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.raft.retention import SegmentSpan
-
 ANCHOR_BYTES = 64 * 1024
 """Distance of anchors: what a read may have to skip, against 20 bytes of memory each."""
 
@@ -86,6 +84,25 @@ class Piece(NamedTuple):
     end: int
     first: int
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSpan:
+    """A segment of the journal, as far as retention is concerned.
+
+    Attributes:
+        seq: its number.
+        first_index: index of the first live entry in it.
+        last_index: index of the last; `first_index - 1` where there is none.
+        bytes: what it takes on disk.
+        sealed_ms: wall clock when it was sealed; of no account for the open one.
+    """
+
+    seq: int
+    first_index: int
+    last_index: int
+    bytes: int
+    sealed_ms: int
 
 
 class Anchoring:

@@ -25,7 +25,7 @@ CRC-32 rather than CRC-32C: zlib's runs at some 4 GB/s and comes with Python.
 `synced` is how damage is told from a torn write. What was acknowledged was
 synced; a record that was synced is named so by every later group. So a bad
 record followed by a good one whose `synced` covers it was acknowledged: refuse.
-A bad record that nothing later vouches for was never acknowledged: cut.
+A bad record that nothing vouches for is taken for a torn write: the log ends there.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ SECTOR_BYTES = 512
 RECORD_MAGIC = b"\xa7RJ"
 HEAD_BYTES = 48
 COPIED_BYTES_MAX = 4096
+NUMBER_MAX = (1 << 63) - 1
+"""No term or index is higher, in any record, whoever proposes it."""
+
 DATA_BYTES_MAX = 1 << 30
 """No record is longer, whatever its head says."""
 
@@ -85,6 +88,20 @@ class Kind(IntEnum):
     """All entries are gone; a snapshot whose last index and term these are replaces them."""
     DROP = 5
     """Segments numbered below that index may be gone; term is 0."""
+
+
+class Entry(NamedTuple):
+    """What stands at one index of the log.
+
+    Attributes:
+        index: from 1, without gaps.
+        term: in which a leader appended it; never decreases.
+        data: its content, opaque here.
+    """
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    term: int
+    data: bytes
 
 
 class Record(NamedTuple):
@@ -234,8 +251,7 @@ def segment_seq(name: str) -> int | None:
 
 _HEADER_KINDS: tuple[type[Value], ...] = (
     *IDENTITY_KINDS,
-    *(int,) * 7,
-    int,
+    *(int,) * 8,
     str,
     int,
 )
@@ -260,6 +276,7 @@ def encode_header(header: Header) -> bytes:
         ],
     )
     # 2 ids of at most 63 bytes, 32 digits and 10 integers of at most 9 bytes: under 300 bytes.
+    assert len(block) <= SECTOR_BYTES, "the first record would overwrite the header"
     return block.ljust(SECTOR_BYTES, b"\0")
 
 

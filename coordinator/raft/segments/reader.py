@@ -1,39 +1,92 @@
 """Reading entries back from the segments, off the loop, every checksum checked again.
 
-What lives here: `read_entries`, for a follower or a replay that is further behind
-than what the journal keeps in memory. What must never live here: a decision of
-where to read: the loop has made it from the index. Called by: the journal, on
-its reading thread.
+What lives here: `read_entries`, which runs on the journal's reading thread, and
+`Reads`, its side on the loop. What must never live here: a decision of where to
+read: the journal has made it from the index. Called by: the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
-from coordinator.raft.segments.index import Piece
-from coordinator.raft.segments.layout import Kind, decode_record, record_bytes, segment_name
+from coordinator.raft.segments.index import ANCHOR_BYTES, Piece
+from coordinator.raft.segments.layout import Entry, Kind, decode_record, record_bytes, segment_name
 from coordinator.raft.segments.writer import TryLater, disk_errors
-from raftbatch.errors import Compacted, Corrupt, DiskFailed, Overloaded
-from raftbatch.world import Files, join
+from raftbatch.errors import Corrupt, DiskFailed, Overloaded
+from raftbatch.world import File, Files, Worker, join
+
+_WINDOW_BYTES = 2 * ANCHOR_BYTES
+"""What is read at once: a piece without anything taken back, and some more."""
 
 RETRY_AFTER_MS = 100
 """When a caller may come back who met a shortage that others must end first."""
 
 
-class Entry(NamedTuple):
-    """What stands at one index of the log.
+Done = Callable[[Future[tuple[Entry, ...]]], None]
+"""Told the entries that were read, or why there are none."""
 
-    Attributes:
-        index: from 1, without gaps.
-        term: in which a leader appended it; never decreases.
-        data: its content, opaque here.
+
+@dataclass(eq=False, slots=True)
+class _Read:
+    """A read on its way: whom to tell, and up to which index it is still true."""
+
+    done: Done
+    last: int
+
+
+class Reads:
+    """The reads of one journal that are on their way. On the loop's side.
+
+    Args:
+        files: where the segments are.
+        directory: of the segments.
+        worker: does the reading.
+        on_failed: told what no later try can mend.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
-    term: int
-    data: bytes
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        worker: Worker,
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._worker = worker
+        self._on_failed = on_failed
+        self._reads: list[_Read] = []
+
+    def begin(self, pieces: Sequence[Piece], last: int, bytes_max: int, done: Done) -> None:
+        """Read the entries of the pieces, up to index `last`; see `Journal.read`."""
+        job = partial(read_entries, self._files, self._directory, pieces, bytes_max)
+        read = _Read(done, last)
+        self._reads.append(read)
+        self._worker.submit(job, partial(self._ended, read))
+
+    def take_back(self, index: int) -> None:
+        """Leave entries above `index` out of what is on its way."""
+        for read in self._reads:
+            read.last = min(read.last, index)
+
+    def _ended(self, read: _Read, future: Future[tuple[Entry, ...]]) -> None:
+        """Hand on what was read, less what was taken back meanwhile."""
+        self._reads.remove(read)
+        error = future.exception()
+        if error is None:
+            told: Future[tuple[Entry, ...]] = Future()
+            told.set_result(tuple(e for e in future.result() if e.index <= read.last))
+            read.done(told)
+            return
+        try:
+            if not isinstance(error, Overloaded):
+                self._on_failed(error)
+        finally:
+            read.done(future)
 
 
 def read_entries(
@@ -44,7 +97,6 @@ def read_entries(
     At least one entry is returned, however large.
 
     Raises:
-        Compacted: a segment is gone meanwhile.
         Overloaded: no descriptor or memory is free now.
         Corrupt: what is there now is not what was written.
     """
@@ -66,23 +118,35 @@ def _read_piece(files: Files, directory: str, piece: Piece) -> list[Entry]:
             disk_errors(f"reading {path}", retryable=True),
             closing(files.open(path, "read")) as file,
         ):
-            data = memoryview(file.read_at(piece.offset, piece.end - piece.offset))
+            return list(_entries(path, file, piece))
     except TryLater as error:
         raise Overloaded(str(error), retry_after_ms=RETRY_AFTER_MS) from None
     except DiskFailed as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            raise Compacted(f"entry {piece.first} is no longer in the log") from None
+            # A dropped segment goes only behind the reads that may be using it.
+            raise Corrupt(path, 0, "the file is missing") from None
         raise
-    entries: list[Entry] = []
-    offset = 0
+
+
+def _entries(path: str, file: File, piece: Piece) -> Iterator[Entry]:
+    """Yield a piece's entries, reading a window at a time.
+
+    Most pieces are one window. Where entries were taken back a piece also holds
+    those, behind the wanted ones, and may be as long as its segment.
+    """
+    data, start, offset = memoryview(b""), piece.offset, 0  # data stands at `start` of the file
     due = piece.first
     while due <= piece.last:
         record = decode_record(data, offset, piece.salt)
+        left = piece.end - start - offset
+        if isinstance(record, str) and len(data) - offset < left:
+            start, offset = start + offset, 0
+            data = memoryview(file.read_at(start, min(left, max(_WINDOW_BYTES, 2 * len(data)))))
+            continue
         if isinstance(record, str) or (record.kind == Kind.ENTRY and record.index > due):
             found = record if isinstance(record, str) else f"entry {record.index} stands there"
-            raise Corrupt(path, piece.offset + offset, f"entry {due} is not there: {found}")
+            raise Corrupt(path, start + offset, f"entry {due} is not there: {found}")
         if record.kind == Kind.ENTRY and record.index == due:
-            entries.append(Entry(due, record.term, bytes(record.data)))
+            yield Entry(due, record.term, bytes(record.data))
             due += 1
         offset += record_bytes(len(record.data))
-    return entries

@@ -1,7 +1,7 @@
 """From the files of a journal to its state: all that was acknowledged, or a refusal.
 
-What lives here: beginning a journal, and opening one: reading it, cutting a torn
-tail, and making sure that what was read is durable. What must never live here:
+What lives here: beginning a journal, and opening one: reading it, going on behind
+a torn tail, and making sure that what was read is durable. What must never live here:
 anything that runs after the start. Called by: the journal. Blocking.
 """
 
@@ -11,6 +11,8 @@ from coordinator.raft.segments.layout import TEMPORARY, segment_name, segment_se
 from coordinator.raft.segments.mark import MARK_NAME, Mark
 from coordinator.raft.segments.replay import Progress, Reading, Recovered, is_initialised
 from coordinator.raft.segments.writer import (
+    NO_DESCRIPTOR,
+    SegmentWriter,
     TryLater,
     create_mark,
     create_segment,
@@ -42,8 +44,15 @@ def create(world: World, directory: str, identity: Identity, segment_bytes: int)
         raise CannotStart(f"no room for a journal: {error}") from None
 
 
-def recover(world: World, directory: str, progress: Progress | None = None) -> Recovered:
-    """Read a journal, repair its tail, and make sure all that was read is durable.
+def recover(
+    world: World, directory: str, segment_bytes: int, progress: Progress | None = None
+) -> tuple[Recovered, SegmentWriter]:
+    """Read a journal, and make sure all that was read is durable; return who goes on writing.
+
+    A torn tail is left as it is: the next record begins a new segment, whose
+    header says where the old one ends. Clearing the tail would not do: if that
+    failed to reach the disk, what stands there could one day follow a new record,
+    whole and with the LSN that is due, and be taken for a part of the log.
 
     Raises:
         Corrupt: the files are not what was acknowledged.
@@ -60,30 +69,34 @@ def recover(world: World, directory: str, progress: Progress | None = None) -> R
     path = join(directory, segment_name(cursor.header.seq))
     with disk_errors(f"opening {path}"):
         segment = files.open(path, "write")
-    if reading.torn:
-        _zero_tail(segment, path, cursor.offset, cursor.header.size)
     _rewrite(segment, path, reading.group_offset, cursor.offset)
     with disk_errors(f"syncing {path}"):
         segment.datasync()
-        segment.close()
         files.sync_directory(directory)
-        path = join(directory, MARK_NAME)
+    path = join(directory, MARK_NAME)
+    with disk_errors(f"opening {path}"):
         mark = Mark(path, files.open(path, "write"))
     write_mark(mark, cursor.lsn)
-    mark.close()
-    removed = remove_segments(files, directory, cursor.oldest)
+    writer = SegmentWriter(
+        world, directory, segment_bytes, cursor, segment, mark, recovered.anchoring
+    )
+    if reading.torn:
+        cursor.offset = cursor.header.size  # full: the next record begins a new segment
+    try:
+        removed = remove_segments(files, directory, cursor.oldest)
+    except TryLater:
+        removed = 0  # the next start, or the next compaction
     if removed:
         recovered.repairs.append(f"{directory}: removed {removed} segments that were dropped")
-    return recovered
+    return recovered, writer
 
 
 def _clear_temporaries(files: Files, directory: str) -> None:
     """Remove files whose creation a crash cut short: nothing was ever in them."""
-    if not files.exists(directory):
-        return
-    for name in files.list(directory):
-        if name.endswith(TEMPORARY):
-            with disk_errors(f"removing {name}"):
+    with disk_errors(f"clearing temporary files in {directory}"):
+        names = files.list(directory) if files.exists(directory) else []
+        for name in names:
+            if name.endswith(TEMPORARY):
                 files.remove(join(directory, name))
 
 
@@ -94,14 +107,13 @@ def remove_segments(files: Files, directory: str, below: int) -> int:
     that the next start removes.
 
     Raises:
+        TryLater: no descriptor is free; all of it can be done again.
         DiskFailed: the disk failed.
     """
-    with disk_errors(f"removing segments below {below} in {directory}"):
-        old = [
-            name
-            for name in files.list(directory)
-            if (seq := segment_seq(name)) is not None and seq < below
-        ]
+    with disk_errors(f"looking into {directory}", retryable=True):
+        names = files.list(directory)
+    old = [name for name in names if (seq := segment_seq(name)) is not None and seq < below]
+    with disk_errors(f"removing segments below {below} in {directory}", retry=NO_DESCRIPTOR):
         for name in old:
             files.remove(join(directory, name))
         if old:
@@ -119,17 +131,3 @@ def _rewrite(segment: File, path: str, start: int, end: int) -> None:
     """
     with disk_errors(f"rewriting {path} from offset {start}"):
         segment.write_at(start, [segment.read_at(start, end - start)])
-
-
-def _zero_tail(segment: File, path: str, offset: int, size: int) -> None:
-    """Write zeros over what a crash left behind `offset`.
-
-    Else a record left there could stand right behind a new one, with the LSN
-    that is due, and be taken for a part of the log.
-    """
-    with disk_errors(f"clearing {path} from offset {offset}"):
-        tail = segment.read_at(offset, size - offset)
-        end = len(tail.rstrip(b"\0"))
-        step = 1 << 20
-        for start in range(0, end, step):
-            segment.write_at(offset + start, [bytes(min(step, end - start))])

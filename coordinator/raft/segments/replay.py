@@ -31,7 +31,7 @@ from coordinator.raft.segments.scan import Scan
 from coordinator.raft.segments.terms import Terms
 from coordinator.raft.segments.writer import Cursor, disk_errors, opened, placement
 from raftbatch.errors import CannotStart, Corrupt
-from raftbatch.ids import Identity
+from raftbatch.ids import Identity, is_node_id
 from raftbatch.world import Files, join
 
 Progress = Callable[[int, int], None]
@@ -64,11 +64,32 @@ class Recovered:
     repairs: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """Where a torn tail begins, of which nothing shows that it was acknowledged.
+
+    Attributes:
+        path: the segment.
+        offset: where in it, in bytes.
+        reason: why no record is there.
+    """
+
+    path: str
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Return a sentence for the log."""
+        return (
+            f"{self.path} at offset {self.offset}: {self.reason}; cut there: nothing shows that "
+            "it was acknowledged"
+        )
+
+
 def is_initialised(files: Files, directory: str) -> bool:
     """Return whether a journal was ever begun there; a crash while creating one begins none."""
-    if not files.exists(directory):
-        return False
-    names = files.list(directory)
+    with disk_errors(f"looking into {directory}"):
+        names = files.list(directory) if files.exists(directory) else []
     if any(segment_seq(name) is not None for name in names):
         return True
     # The mark is made before the first segment: alone it is a journal only if it says so.
@@ -79,7 +100,7 @@ class Reading:
     """One pass over a journal's files; changes nothing. Iterate `records`, then ask `result`.
 
     Attributes:
-        torn: where the newest segment has a torn tail: why; else None.
+        torn: the torn tail of the newest segment; None where it has none.
         group_offset: where the last group of the newest segment begins.
     """
 
@@ -91,7 +112,7 @@ class Reading:
         self._terms = Terms(0, 0)
         self._cursor: Cursor | None = None
         self._headers: list[Header] = []
-        self.torn: str | None = None
+        self.torn: TornTail | None = None
         self.group_offset = SECTOR_BYTES
 
     def records(self, progress: Progress | None = None) -> Iterator[tuple[Header, Record]]:
@@ -120,7 +141,7 @@ class Reading:
             cursor.header.identity, cursor, self._index, self._terms, self._anchoring
         )
         if self.torn:
-            recovered.repairs.append(self.torn)
+            recovered.repairs.append(str(self.torn))
         return recovered
 
     def _path(self, header: Header) -> str:
@@ -206,7 +227,7 @@ class Reading:
         cursor.advance(Kind(record.kind), record.term, record.index, record.data)
 
     def _judge_tail(self, path: str, scan: Scan) -> None:
-        """Tell a torn tail, which was never acknowledged, from damage."""
+        """Tell a torn tail, of which nothing shows that it was acknowledged, from damage."""
         if scan.flaw is None:
             return
         witness = scan.vouched()
@@ -217,9 +238,7 @@ class Reading:
                 f"{scan.flaw}, but the record with LSN {witness} shows that it was "
                 f"acknowledged. {_ADVICE}",
             )
-        self.torn = (
-            f"{path} at offset {scan.end}: {scan.flaw}; cut there: it was never acknowledged"
-        )
+        self.torn = TornTail(path, scan.end, scan.flaw)
 
     def _check_end(self) -> None:
         """Hold the last record against the mark."""
@@ -252,8 +271,8 @@ def _misfit(cursor: Cursor, terms: Terms, record: Record) -> str | None:
             return f"entry {record.index} is said to be of term {record.term}, which it is not"
         case Kind.STATE if record.term < cursor.hard_state.term:
             return f"term {record.term} follows term {cursor.hard_state.term}"
-        case Kind.STATE if not bytes(record.data).isascii():
-            return "the vote is no node id"
+        case Kind.STATE if not _may_vote(cursor, record):
+            return f"the vote in term {record.term} is no node id, or another than before"
         case Kind.DROP if record.index > cursor.header.seq:
             return f"segments below {record.index} dropped in segment {cursor.header.seq}"
         case Kind.ENTRY | Kind.KEEP | Kind.RESET | Kind.STATE | Kind.DROP:
@@ -262,11 +281,21 @@ def _misfit(cursor: Cursor, terms: Terms, record: Record) -> str | None:
             return f"records of kind {record.kind} are unknown to this version"
 
 
+def _may_vote(cursor: Cursor, record: Record) -> bool:
+    """Return whether a record's vote can follow: it is given once in a term."""
+    vote, before = bytes(record.data), cursor.hard_state
+    is_id = not vote or (vote.isascii() and is_node_id(vote.decode("ascii")))
+    is_given = record.term == before.term and before.vote is not None
+    return is_id and (not is_given or vote == str(before.vote).encode("ascii"))
+
+
 def _chain(files: Files, directory: str) -> list[Header]:
     """Return the headers of the segments that follow one another up to the newest."""
     if not is_initialised(files, directory):
         raise CannotStart(f"{directory} holds no journal")
-    seqs = [seq for name in files.list(directory) if (seq := segment_seq(name)) is not None]
+    with disk_errors(f"looking into {directory}"):
+        names = files.list(directory)
+    seqs = [seq for name in names if (seq := segment_seq(name)) is not None]
     if not seqs:
         raise Corrupt(join(directory, segment_name(1)), 0, f"all segments are missing. {_ADVICE}")
     headers = [read_header(files, directory, seqs[-1])]
@@ -297,7 +326,9 @@ def read_header(files: Files, directory: str, seq: int) -> Header:
 def read_mark(files: Files, directory: str) -> int:
     """Return the LSN in the mark."""
     path = join(directory, MARK_NAME)
-    if not files.exists(path):
+    with disk_errors(f"looking for {path}"):
+        is_there = files.exists(path)
+    if not is_there:
         raise Corrupt(path, 0, f"the file is missing. {_ADVICE}")
     with disk_errors(f"reading {path}"), closing(files.open(path, "read")) as file:
         try:

@@ -59,7 +59,7 @@ class Scan:
         """Return the LSN of a later record which shows that the one due at `end` was durable.
 
         None where no later record says so: then what stands at `end` is what a
-        crash left of a group that was never acknowledged.
+        crash left of a group that nobody was told of.
         """
         offset = self.end
         whole = self._data.obj

@@ -10,8 +10,7 @@ from bisect import bisect_right
 from itertools import islice
 from typing import Final
 
-from coordinator.raft.segments.layout import record_bytes
-from coordinator.raft.segments.reader import Entry
+from coordinator.raft.segments.layout import Entry, record_bytes
 
 _ENTRY_BYTES: Final = 200  # what an entry takes besides its data: tuples, ints, list slots
 

@@ -121,19 +121,27 @@ class TryLater(Exception):
     """No room, or no descriptor; nothing was changed. Internal to the journal."""
 
 
-_RETRYABLE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+"""Only opening something says this; so of a directory's sync it says that there was none."""
+
+_RETRYABLE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, *NO_DESCRIPTOR)
 
 
 @contextmanager
-def disk_errors(doing: str, *, retryable: bool = False) -> Iterator[None]:
-    """Turn an OSError into `DiskFailed`; `TryLater` where the caller can retry.
+def disk_errors(
+    doing: str, *, retryable: bool = False, retry: tuple[int, ...] = ()
+) -> Iterator[None]:
+    """Turn an OSError into `DiskFailed`, or into `TryLater` where the caller can retry.
 
-    Never `retryable` around a sync.
+    Args:
+        doing: for the message.
+        retryable: whether every shortage can be waited out; never around a sync.
+        retry: other errors that can be.
     """
     try:
         yield
     except OSError as error:
-        if retryable and error.errno in _RETRYABLE:
+        if error.errno in (_RETRYABLE if retryable else retry):
             raise TryLater(f"{doing}: {error}") from error
         raise DiskFailed(
             f"{doing}: {error}. This node cannot be sure of its disk any more and stops. Check "
@@ -249,7 +257,7 @@ class SegmentWriter:
             last_index=cursor.last_index,
             last_term=cursor.last_term,
             hard_state=cursor.hard_state,
-            created_ms=self._world.clock.wall_ms(),
+            created_ms=max(self._world.clock.wall_ms(), 0),
         )
         segment = create_segment(self._files, self._directory, header)
         self._segment.close()
@@ -299,7 +307,7 @@ def first_header(world: World, identity: Identity, segment_bytes: int) -> Header
         last_index=0,
         last_term=0,
         hard_state=HardState(0, None),
-        created_ms=world.clock.wall_ms(),
+        created_ms=max(world.clock.wall_ms(), 0),
     )
 
 
@@ -326,7 +334,7 @@ def create_mark(files: Files, directory: str) -> None:
 def _create(files: Files, directory: str, name: str, size: int, content: bytes) -> File:
     """Create a file under another name first: under its own it is whole, or was damaged later."""
     path = join(directory, name)
-    temporary = path + TEMPORARY
+    present = temporary = path + TEMPORARY
     file: File | None = None
     try:
         with disk_errors(f"creating {path}", retryable=True):
@@ -339,13 +347,14 @@ def _create(files: Files, directory: str, name: str, size: int, content: bytes) 
             file.datasync()
         with disk_errors(f"naming {path}", retryable=True):
             files.rename(temporary, path)
-        with disk_errors(f"syncing {directory}"):
+            present = path
+        with disk_errors(f"syncing {directory}", retry=NO_DESCRIPTOR):
             files.sync_directory(directory)
     except TryLater:
         if file is not None:
             file.close()
-            with disk_errors(f"removing {temporary}"):
-                files.remove(temporary)
+            with disk_errors(f"removing {present}"):
+                files.remove(present)
         raise
     return file
 

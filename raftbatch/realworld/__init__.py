@@ -1,0 +1,43 @@
+"""The real world: the operating system behind the ports of `raftbatch.world`.
+
+What lives here: the one package where the product calls `os`, sockets, threads
+and clocks. What must never live here: a decision. Called by: composition roots
+and offline tools; everything below them is handed the ports.
+"""
+
+from __future__ import annotations
+
+from raftbatch.realworld.files import RealFile, RealFiles, RealLock
+from raftbatch.realworld.network import (
+    RealConnection,
+    RealListener,
+    RealNetwork,
+    RealTLS,
+)
+from raftbatch.realworld.process import RealClock, RealEntropy, RealWorker, RealWorkers
+
+__all__ = [
+    "RealClock",
+    "RealConnection",
+    "RealEntropy",
+    "RealFile",
+    "RealFiles",
+    "RealListener",
+    "RealLock",
+    "RealNetwork",
+    "RealTLS",
+    "RealWorker",
+    "RealWorkers",
+    "RealWorld",
+]
+
+
+class RealWorld:
+    """All real ports."""
+
+    def __init__(self) -> None:
+        self.clock = RealClock()
+        self.entropy = RealEntropy()
+        self.files = RealFiles()
+        self.workers = RealWorkers()
+        self.network = RealNetwork()
