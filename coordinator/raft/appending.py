@@ -1,0 +1,127 @@
+"""The follower's log: taking in what the leader appends, and saying what it holds.
+
+Two rules carry safety. Entries are taken back only where they really conflict,
+never because a message is old or short. And what is acknowledged, or taken for
+committed, is only what was compared with this leader's log in this term
+(`verified`) and, for acknowledgements, is durable.
+
+What lives here: the receiver of AppendEntries. What must never live here: the
+sender (`replication`). Called by: `core`. Deterministic.
+Source: Raft paper, figure 2 and 5.3; docs/RAFT.md, faults 1, 2, 5, 6, 12, 20, 27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.raft.messages import AppendEntries, AppendReply
+from coordinator.raft.parting import last_of_term
+from coordinator.raft.segments.layout import Entry
+from coordinator.raft.standing import Standing
+from coordinator.raft.timing import MS
+from raftbatch.errors import Invariant, NoSpace, Overloaded
+
+_FULL_MS = 500
+"""How long a follower without room says nothing of what it lacks: the leader
+would send it all again each time."""
+
+
+class Appending:
+    """See the module's docstring.
+
+    Attributes:
+        verified: highest index up to which the log is known to be the leader's
+            of this term. 0 when a term begins.
+    """
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self.verified = 0
+        self._acknowledged = 0
+        self._full_until_ns = 0
+
+    def reset(self) -> None:
+        """Forget what was compared: a new term has another leader."""
+        self.verified = self._acknowledged = 0
+
+    def on_append_entries(self, message: AppendEntries) -> None:
+        """Take in entries of this term's leader, and answer."""
+        standing, log = self._standing, self._standing.log
+        prev, entries = message.prev_index, message.entries
+        if prev < standing.commit:
+            # What is committed is in every later leader's log: begin behind it.
+            for entry in entries[: standing.commit - prev]:
+                self._check_committed(entry.index, entry.term)
+            entries = entries[standing.commit - prev :]
+            prev = min(standing.commit, prev + len(message.entries))
+        elif prev == standing.commit:
+            self._check_committed(prev, message.prev_term)
+        elif log.term(prev) != message.prev_term:
+            self._reject(message)
+            return
+        self.verified = max(self.verified, self._take(prev, entries))
+        standing.commit = max(standing.commit, min(message.commit, self.verified))
+        self.acknowledge(message.round)
+
+    def acknowledge(self, round_: int) -> None:
+        """Tell the leader what this node holds, verified and durable."""
+        standing = self._standing
+        if standing.leader is not None:
+            self._acknowledged = self._holds()
+            reply = AppendReply(standing.term, self._acknowledged, 0, 0, 0, round_)
+            standing.send(standing.leader, reply)
+
+    def durable(self) -> None:
+        """Tell the leader if more has become durable."""
+        if self._holds() > self._acknowledged:
+            self.acknowledge(0)
+
+    def _holds(self) -> int:
+        return min(self.verified, self._standing.log.durable_index)
+
+    def _take(self, prev: int, entries: Sequence[Entry]) -> int:
+        """Append what is missing behind `prev`; return up to where the log is the leader's."""
+        standing, log = self._standing, self._standing.log
+        for entry in entries:
+            if entry.index != prev + 1:
+                raise Invariant(f"entry {entry.index} was sent behind entry {prev}")
+            if entry.index <= log.last_index:
+                if log.term(entry.index) == entry.term:
+                    prev = entry.index  # it is the same: never taken back
+                    continue
+                self._check_committed(entry.index, entry.term)
+                log.truncate(entry.index - 1)
+            try:
+                log.append(entry.term, entry.data)
+            except (NoSpace, Overloaded):
+                self._full_until_ns = standing.now_ns + _FULL_MS * MS
+                break
+            prev = entry.index
+        return prev
+
+    def _check_committed(self, index: int, term: int) -> None:
+        """Stop rather than run on beside a leader that lacks what is committed here."""
+        if index <= self._standing.commit and self._standing.log.term(index) not in (None, term):
+            raise Invariant(
+                f"the leader of term {self._standing.term} has another entry {index}, of term "
+                f"{term}: {index} is committed here"
+            )
+
+    def _reject(self, message: AppendEntries) -> None:
+        """Say that `prev_index` is missing or another entry, and where to try next.
+
+        The hint skips all entries of terms above the leader's at that index, and
+        the leader all of its own above the hint's: one round trip a term, not one
+        an entry. Source: Raft paper, 5.3.
+        """
+        standing, log = self._standing, self._standing.log
+        if standing.now_ns < self._full_until_ns:
+            self.acknowledge(message.round)
+            return
+        last = min(message.prev_index - 1, log.last_index)
+        hint = last_of_term(log, message.prev_term, min(standing.commit, last), last)
+        assert standing.leader is not None
+        reply = AppendReply(
+            standing.term, 0, message.prev_index, hint, log.term(hint) or 0, message.round
+        )
+        standing.send(standing.leader, reply)

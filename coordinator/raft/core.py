@@ -1,0 +1,361 @@
+"""The consensus core of one node: every event comes in here, and is given to whom it concerns.
+
+Contract. The driver calls one method per event, with the monotonic time, on one
+thread. Each returns at once. After each call, and in this order, the driver
+
+1. calls `log.flush()`, so that what was appended is on its way to the disk;
+2. sends what is in `outbox` of which the LSN is durable, the rest when it is;
+3. hands entries up to `commit` to the state machine, in order.
+
+Frames that have arrived are given before `tick`: timers are judged last. `tick`
+is due at `deadline_ns`, and may come earlier.
+
+What lives here: the order of things: terms first, then roles, then the message
+itself. What must never live here: asyncio, a socket, a file, a clock. Called
+by: `syncobj`, `log`. Deterministic.
+Source: Raft paper, figure 2 ("Rules for Servers"); docs/RAFT.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coordinator.raft.appending import Appending
+from coordinator.raft.election import Election
+from coordinator.raft.messages import (
+    AppendEntries,
+    AppendReply,
+    InstallSnapshot,
+    Message,
+    PreVote,
+    PreVoteReply,
+    RequestVote,
+    SnapshotReply,
+    TimeoutNow,
+    VoteReply,
+)
+from coordinator.raft.ports import Fetch, Log, Store
+from coordinator.raft.reads import Answer, Reads
+from coordinator.raft.receiving import Receiving
+from coordinator.raft.replication import Replication, Window
+from coordinator.raft.standing import Role, Standing
+from coordinator.raft.timing import MS, Timing
+from coordinator.raft.transfer import Done, Transfer
+from raftbatch.errors import (
+    Draining,
+    InvalidRequest,
+    Invariant,
+    NoLeader,
+    NotLeader,
+    RaftbatchError,
+)
+from raftbatch.ids import NodeId
+
+
+class Core:
+    """See the module's docstring.
+
+    Args:
+        self_id: this node; one of `voters`.
+        voters: all voters.
+        log: entries and hard state.
+        store: snapshots.
+        fetch: reads that take time.
+        timing: the timers.
+        window: how much is under way to a follower.
+        below: draws an integer from 0 up to, not including, its argument.
+        may_lead: whether the disk has room for a leader's work.
+        installed: called when the newest snapshot has replaced the log up to its
+            index, and must replace the state machine's state too.
+        now_ns: the monotonic time.
+    """
+
+    def __init__(
+        self,
+        self_id: NodeId,
+        voters: Sequence[NodeId],
+        log: Log,
+        store: Store,
+        fetch: Fetch,
+        timing: Timing,
+        window: Window,
+        below: Callable[[int], int],
+        may_lead: Callable[[], bool],
+        installed: Callable[[], None],
+        now_ns: int,
+    ) -> None:
+        self.standing = standing = Standing(self_id, voters, log, timing, below)
+        standing.now_ns = now_ns
+        newest = store.newest
+        standing.commit = newest.index if newest else 0
+        self.election = Election(standing, may_lead, self._lead)
+        self.appending = Appending(standing)
+        self.receiving = Receiving(standing, store, self._install, self.appending.acknowledge)
+        self.reads = Reads(standing)
+        self.transfer = Transfer(standing)
+        self.replication: Replication | None = None
+        self._may_lead = may_lead
+        self._store = store
+        self._fetch = fetch
+        self._window = window
+        self._installed = installed
+        self._connected = dict.fromkeys(standing.peers, False)
+        self._ticked_ns = now_ns
+        self._grace_ns = now_ns - timing.election_ms_max * MS
+
+    @property
+    def deadline_ns(self) -> int:
+        """When `tick` is due: at the next timer, and often enough to notice a stall."""
+        due = self._ticked_ns + self.standing.timing.heartbeat_ms * MS
+        if self.replication is None:
+            return min(due, self.election.deadline_ns)
+        return min(due, self.replication.beat_ns)
+
+    # Events.
+
+    def receive(self, now_ns: int, sender: NodeId, message: Message) -> None:
+        """Take in a message. One that is old, doubled or from no voter changes nothing."""
+        standing = self.standing
+        standing.now_ns = now_ns
+        if sender not in standing.peers:
+            return
+        if isinstance(message, PreVote):
+            self.election.on_pre_vote(sender, message)
+            return
+        term = message.own_term if isinstance(message, PreVoteReply) else message.term
+        if term > standing.term:
+            is_election = isinstance(message, RequestVote) and not message.transfer
+            if is_election and self.election.is_leader_alive:
+                return  # stickiness: not even the term is taken over. Source: thesis, 4.2.3
+            self._follow(term, None)
+        if isinstance(message, PreVoteReply):
+            self.election.on_pre_vote_reply(sender, message)
+        elif term < standing.term:
+            self._answer_old(sender, message)
+        else:
+            self._dispatch(sender, message)
+
+    def tick(self, now_ns: int) -> None:
+        """Judge the timers."""
+        standing = self.standing
+        standing.now_ns = now_ns
+        has_stalled = now_ns - self._ticked_ns > standing.timing.election_ms_min * MS // 2
+        if has_stalled and now_ns >= self._grace_ns + standing.timing.election_ms_max * MS:
+            # This process stood still, and so may have heard nobody: it judges no one
+            # before what has arrived meanwhile is read. Not each time where it always
+            # stands still: a node that is merely slow must judge too.
+            self._grace_ns = now_ns + 2 * standing.timing.heartbeat_ms * MS
+            self.election.deadline_ns = max(self.election.deadline_ns, self._grace_ns)
+        self._ticked_ns = now_ns
+        self.transfer.tick()
+        if self.replication is None:
+            self.election.tick()
+        elif not self._may_lead() or (now_ns > self._grace_ns and not self.replication.has_quorum):
+            # It hears no majority, or has no room to append: let another lead.
+            self._follow(standing.term, None)
+        if self.replication is not None:
+            self.replication.tick()
+            self._advance()
+
+    def durable(self, now_ns: int) -> None:
+        """Take in that the log has become durable further."""
+        self.standing.now_ns = now_ns
+        self.election.durable()
+        self.appending.durable()
+        self._advance()
+
+    def connected(self, now_ns: int, peer: NodeId) -> None:
+        """Take in that there is a new connection to a peer; the old one's messages are gone."""
+        self.standing.now_ns = now_ns
+        if peer in self._connected:
+            self._connected[peer] = True
+            if self.replication is not None:
+                self.replication.connected(peer)
+
+    def disconnected(self, now_ns: int, peer: NodeId) -> None:
+        """Take in that the connection to a peer broke."""
+        self.standing.now_ns = now_ns
+        if peer in self._connected:
+            self._connected[peer] = False
+            if self.replication is not None:
+                self.replication.disconnected(peer)
+            self.election.link_broke(peer)
+
+    # What the node is asked to do.
+
+    def propose(self, now_ns: int, term: int, data: bytes) -> int:
+        """Append an entry in the term that this node leads; return its index.
+
+        Raises:
+            NotLeader, NoLeader: definite; this node does not lead that term.
+            Draining: definite; leadership is being handed over.
+            NoSpace, Overloaded, PayloadTooLarge: definite.
+        """
+        standing = self.standing
+        standing.now_ns = now_ns
+        self._check_leads(term)
+        if self.transfer.heir is not None:
+            raise Draining(
+                f"leadership is being handed to {self.transfer.heir}",
+                retry_after_ms=standing.timing.retry_ms,
+            )
+        standing.log.append(term, data)
+        return standing.log.last_index
+
+    def replicate(self, now_ns: int) -> None:
+        """Send what was proposed; once for many proposals."""
+        self.standing.now_ns = now_ns
+        if self.replication is not None:
+            self.replication.feed()
+            self._advance()
+
+    def read(self, now_ns: int, answer: Answer) -> None:
+        """Ask for an index to have applied before a linearizable read.
+
+        Raises:
+            NotLeader, NoLeader: definite; this node does not lead, or not surely yet.
+        """
+        standing = self.standing
+        standing.now_ns = now_ns
+        self._check_leads(standing.term)
+        if not self.reads.may_be_asked:
+            raise NoLeader(
+                "this leader has committed nothing yet", retry_after_ms=standing.timing.retry_ms
+            )
+        assert self.replication is not None
+        self.reads.ask(self.replication.beat(), answer)
+        self.reads.answered(self.replication.answered_round())
+
+    def hand_over(self, now_ns: int, heir: NodeId, done: Done) -> None:
+        """Hand leadership to a peer.
+
+        Raises:
+            NotLeader, NoLeader: definite; this node does not lead.
+            InvalidRequest: definite; the heir is no other voter.
+        """
+        standing = self.standing
+        standing.now_ns = now_ns
+        self._check_leads(standing.term)
+        if heir not in standing.peers:
+            raise InvalidRequest(
+                f"leadership cannot be handed to {heir}: the other voters are "
+                f"{', '.join(standing.peers) or 'none'}"
+            )
+        assert self.replication is not None
+        self.transfer.begin(heir, done)
+        self.transfer.holds(heir, self.replication.progress[heir].match)
+
+    # Inside.
+
+    def _dispatch(self, sender: NodeId, message: Message) -> None:
+        """Handle a message of the present term."""
+        standing, replication = self.standing, self.replication
+        match message:
+            case RequestVote():
+                self.election.on_request_vote(sender, message)
+            case VoteReply():
+                self.election.on_vote_reply(sender, message)
+            case AppendEntries():
+                self._heed(sender)
+                self.appending.on_append_entries(message)
+            case InstallSnapshot():
+                self._heed(sender)
+                if message.index <= standing.commit:
+                    self.appending.verified = max(self.appending.verified, standing.commit)
+                    self.appending.acknowledge(message.round)
+                else:
+                    self.receiving.on_install_snapshot(message)
+            case AppendReply() if replication is not None:
+                if replication.on_append_reply(sender, message):
+                    self.transfer.holds(sender, replication.progress[sender].match)
+                self._advance()
+                self.reads.answered(replication.answered_round())
+            case SnapshotReply() if replication is not None:
+                replication.on_snapshot_reply(sender, message)
+                self.reads.answered(replication.answered_round())
+            case TimeoutNow() if sender == standing.leader and self._may_lead():
+                self.election.begin(transfer=True)
+
+    def _answer_old(self, sender: NodeId, message: Message) -> None:
+        """Tell a leader or candidate of an earlier term that there is a later one."""
+        standing = self.standing
+        match message:
+            case AppendEntries() | InstallSnapshot():
+                standing.send(sender, AppendReply(standing.term, 0, 0, 0, 0, 0))
+            case RequestVote():
+                standing.send(sender, VoteReply(standing.term, False))
+
+    def _heed(self, leader: NodeId) -> None:
+        """Follow the leader of the present term, who has just been heard."""
+        standing = self.standing
+        if standing.role is Role.LEADER:
+            raise Invariant(f"{leader} leads term {standing.term}, and so does this node")
+        if standing.leader != leader:
+            # Also where this node was a candidate: what was compared with the leader before
+            # says nothing of this one.
+            self.appending.reset()
+        standing.role, standing.leader = Role.FOLLOWER, leader
+        self.election.heard()
+
+    def _follow(self, term: int, leader: NodeId | None) -> None:
+        """Become a follower, in the present term or a later one."""
+        standing = self.standing
+        led, self.replication = self.replication, None
+        standing.role, standing.leader = Role.FOLLOWER, leader
+        self.election.stand_down()
+        self.appending.reset()
+        if term > standing.term:
+            standing.enter(term, None)
+        if led is not None:
+            led.end()
+            self.reads.fail()
+            self.transfer.end(succeeded=True)
+            self.election.wait()
+
+    def _lead(self) -> None:
+        """Begin to lead the present term: with an empty entry, which commits all before it.
+
+        Source: Raft paper, 8 (a no-op entry at the start of a term).
+        """
+        standing = self.standing
+        try:
+            standing.log.append(standing.term, b"")
+        except RaftbatchError:
+            self._follow(standing.term, None)  # no room after all: let another lead
+            self.election.wait()
+            return
+        standing.role, standing.leader = Role.LEADER, standing.self_id
+        self.replication = Replication(
+            standing, self._window, self._fetch, self._store, self._connected
+        )
+        # The noop is part of the log already: followers are asked for what stands before it.
+        for progress in self.replication.progress.values():
+            progress.next = standing.log.last_index
+        self.replication.tick()
+        self._advance()
+
+    def _advance(self) -> None:
+        if self.replication is not None:
+            self.replication.advance()
+
+    def _check_leads(self, term: int) -> None:
+        """Raise unless this node leads that term."""
+        standing = self.standing
+        if standing.role is Role.LEADER and term == standing.term:
+            return
+        if standing.leader not in (None, standing.self_id):
+            raise NotLeader(f"{standing.leader} leads", leader=str(standing.leader))
+        raise NoLeader(
+            f"this node does not lead term {term}", retry_after_ms=standing.timing.retry_ms
+        )
+
+    def _install(self, index: int, term: int) -> None:
+        """Take over a received snapshot, now durable. The log behind it is kept if it follows."""
+        standing, log = self.standing, self.standing.log
+        if index > standing.commit:
+            if log.term(index) != term:
+                log.reset(index, term)
+            standing.commit = index
+            self._installed()
+        self.appending.verified = max(self.appending.verified, index)
+        self.appending.acknowledge(0)

@@ -1,0 +1,158 @@
+"""What coordinators say to each other.
+
+Every message carries the sender's term, but for pre-votes, which carry the one
+it would have. What lives here: the messages. What must never live here: their
+bytes (`transport`), or what to do about them. Called by: everything in
+`coordinator.raft`. Names are the Raft paper's where it has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.raft.segments.layout import Entry
+from raftbatch.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class PreVote:
+    """Would you vote for me in `term`, one above mine? Binds nobody. Source: thesis, 9.6."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteReply:
+    """The answer for `term`; `own_term` is the voter's, so that a sender behind it learns."""
+
+    term: int
+    granted: bool
+    own_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestVote:
+    """Vote for me in `term`. `transfer`: the leader itself asked for this election."""
+
+    term: int
+    last_index: int
+    last_term: int
+    transfer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply:
+    """The answer: the voter's term, and whether it voted for the asker in it."""
+
+    term: int
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppendEntries:
+    """Entries behind `prev_index`, and how far the log is committed; without entries, a heartbeat.
+
+    Attributes:
+        term: the leader's.
+        prev_index: index before the first entry.
+        prev_term: its term.
+        entries: in order, without gaps.
+        commit: the leader's commit index.
+        round: number of the leader's latest heartbeat round; the answer repeats it.
+    """
+
+    term: int
+    prev_index: int
+    prev_term: int
+    entries: tuple[Entry, ...]
+    commit: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReply:
+    """What a follower holds.
+
+    Attributes:
+        term: the follower's; above the leader's it deposes it.
+        match: up to here its log is the leader's, durably. 0 says nothing.
+        rejected: the `prev_index` at which it is not; 0 for none.
+        hint: where to try next, at most `rejected` - 1.
+        hint_term: the follower's term there: the leader can skip its own of later ones.
+        round: the one it answers; 0 for none.
+    """
+
+    term: int
+    match: int
+    rejected: int
+    hint: int
+    hint_term: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """A piece of a snapshot.
+
+    Attributes:
+        term: the leader's.
+        index: last index the snapshot replaces.
+        index_term: its term.
+        config: the membership at that index.
+        size: of the whole content, in bytes.
+        checksum: of the whole content.
+        offset: where `data` begins in it.
+        data: at most a mebibyte.
+        round: as in `AppendEntries`.
+    """
+
+    term: int
+    index: int
+    index_term: int
+    config: bytes
+    size: int
+    checksum: bytes
+    offset: int
+    data: bytes
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReply:
+    """How much of the snapshot at `index` the follower has; the next piece begins there."""
+
+    term: int
+    index: int
+    offset: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """Start an election at once: the leader hands over. Source: thesis, 3.10."""
+
+    term: int
+
+
+Message = (
+    PreVote
+    | PreVoteReply
+    | RequestVote
+    | VoteReply
+    | AppendEntries
+    | AppendReply
+    | InstallSnapshot
+    | SnapshotReply
+    | TimeoutNow
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message that may leave once the journal is durable up to `lsn`."""
+
+    to: NodeId
+    message: Message
+    lsn: int

@@ -1,0 +1,100 @@
+"""Entries that this node appended as a leader, until it is known what became of them.
+
+What lives here: who waits for which index, and what each is told. What must
+never live here: appending, or applying. Called by: `log`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from coordinator.raft.segments.layout import Entry
+from raftbatch.errors import NotLeader, OutcomeUnknown, RaftbatchError
+
+
+class Proposal:
+    """An entry that was appended by the leader of its term.
+
+    Attributes:
+        index: where it stands.
+        term: in which it was proposed.
+    """
+
+    def __init__(self, index: int, term: int, future: asyncio.Future[None]) -> None:
+        self.index = index
+        self.term = term
+        self._future = future
+
+    async def committed(self) -> None:
+        """Return once it is committed, and applied here. May be awaited by many.
+
+        Raises:
+            NotLeader: definite; another entry was committed in its place.
+            OutcomeUnknown: this node stopped, was given a snapshot, or led again, before it
+                knew.
+        """
+        await asyncio.shield(self._future)
+
+    def resolve(self, error: RaftbatchError | None) -> None:
+        """Tell those who wait; the log's own call."""
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(error)
+            self._future.exception()  # nobody has to wait: an error that nobody sees is no leak
+
+
+class Proposals:
+    """The proposals that wait, by index."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Proposal] = {}
+        self._term = 0  # of the last entry applied
+
+    def add(self, proposal: Proposal) -> None:
+        """Wait for an entry. One of an earlier term that stood there was taken back here.
+
+        Another node may still hold that one, lead later, and commit it.
+        """
+        overtaken = self._waiting.pop(proposal.index, None)
+        if overtaken is not None:
+            reason = f"entry {overtaken.index} of term {overtaken.term} was taken back: ask again"
+            overtaken.resolve(OutcomeUnknown(reason))
+        self._waiting[proposal.index] = proposal
+
+    def applied(self, entry: Entry) -> None:
+        """Tell who waits for that index."""
+        proposal = self._waiting.pop(entry.index, None)
+        if proposal is not None:
+            proposal.resolve(None if proposal.term == entry.term else _replaced(proposal))
+        self._reached(entry.term)
+
+    def installed(self, index: int, term: int) -> None:
+        """Tell who waits for what a snapshot stands for: it may be in it, or not."""
+        for each in [each for each in self._waiting if each <= index]:
+            reason = f"a snapshot stands for entry {each}: ask again"
+            self._waiting.pop(each).resolve(OutcomeUnknown(reason))
+        self._reached(term)
+
+    def end(self, reason: OutcomeUnknown) -> None:
+        """Tell all."""
+        waiting, self._waiting = self._waiting, {}
+        for proposal in waiting.values():
+            proposal.resolve(reason)
+
+    def _reached(self, term: int) -> None:
+        """Tell who waits in vain.
+
+        Terms never fall along a log: behind a committed entry of this term none
+        of an earlier one can be committed any more.
+        """
+        if term > self._term:
+            self._term = term
+            for each in [each for each in self._waiting.values() if each.term < term]:
+                self._waiting.pop(each.index).resolve(_replaced(each))
+
+
+def _replaced(proposal: Proposal) -> NotLeader:
+    return NotLeader(f"entry {proposal.index} of term {proposal.term} was replaced")

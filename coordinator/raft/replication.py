@@ -1,0 +1,271 @@
+"""The leader: feeding followers, counting what they hold, and noticing that it leads no more.
+
+What lives here: the leader's side of AppendEntries and InstallSnapshot, the
+heartbeat rounds, the commit index, CheckQuorum. What must never live here: one
+follower's state (`progress`), the rule of commitment (`commit`). Called by:
+`core`, while this node leads. Deterministic.
+Source: Raft paper, 5.3, 7, and figure 2; thesis, 6.2 (CheckQuorum); docs/RAFT.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator.raft.commit import committed, majority_at
+from coordinator.raft.messages import AppendEntries, AppendReply, InstallSnapshot, SnapshotReply
+from coordinator.raft.parting import last_of_term
+from coordinator.raft.ports import Fetch, Store
+from coordinator.raft.progress import Feeding, Progress
+from coordinator.raft.segments.layout import Entry, record_bytes
+from coordinator.raft.standing import Standing
+from coordinator.raft.timing import MS
+from raftbatch.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much is under way to one follower, in bytes.
+
+    Attributes:
+        message_bytes_max: entries in one message; a larger one rides alone.
+        in_flight_bytes_max: sent and not acknowledged: at least bandwidth times
+            round trip, or a distant follower falls behind.
+    """
+
+    message_bytes_max: int = 1 << 20
+    in_flight_bytes_max: int = 16 << 20
+
+
+class Replication:
+    """One leadership. Made when this node is elected, dropped when it steps down.
+
+    Attributes:
+        progress: what is believed of each follower, in the order of their ids.
+        beat_ns: when the next heartbeat is due.
+        round: number of the latest heartbeat round.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        window: Window,
+        fetch: Fetch,
+        store: Store,
+        connected: Mapping[NodeId, bool],
+    ) -> None:
+        self._standing = standing
+        self._window = window
+        self._fetch = fetch
+        self._store = store
+        self._is_over = False
+        self.beat_ns = standing.now_ns
+        self.round = 0
+        self.progress = {
+            peer: Progress(standing.log.last_index + 1, standing.now_ns, connected[peer])
+            for peer in standing.peers
+        }
+
+    def end(self) -> None:
+        """Let reads that are on their way come to nothing."""
+        self._is_over = True
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether a majority was heard from within the longest election timeout."""
+        standing = self._standing
+        since = standing.now_ns - standing.timing.election_ms_max * MS
+        heard = sum(progress.heard_ns > since for progress in self.progress.values())
+        return heard + 1 >= standing.quorum
+
+    def tick(self) -> None:
+        """Send a heartbeat if it is due."""
+        standing = self._standing
+        if standing.now_ns >= self.beat_ns:
+            self.beat_ns = standing.now_ns + standing.timing.heartbeat_ms * MS
+            self.beat()
+
+    def beat(self) -> int:
+        """Begin a round: something for every follower; return its number."""
+        self.round += 1
+        for peer, progress in self.progress.items():
+            if progress.feeding is Feeding.PROBE:
+                progress.is_waiting = False  # the last probe may be lost
+            if progress.feeding is Feeding.SNAPSHOT:
+                # A piece that was lost is asked for again by the answer to this one.
+                self._send_piece(peer, progress, b"")
+            elif not self._feed(peer, progress):
+                self._send(peer, progress, ())
+        return self.round
+
+    def feed(self) -> None:
+        """Send every follower what its window has room for."""
+        for peer, progress in self.progress.items():
+            self._feed(peer, progress)
+
+    def advance(self) -> bool:
+        """Raise the commit index if a majority durably holds more; return whether it did.
+
+        Told to the followers at once: whoever waits for an outcome may be there.
+        """
+        standing = self._standing
+        held = [progress.match for progress in self.progress.values()]
+        held.append(standing.log.durable_index)
+        commit = committed(held, standing.quorum, standing.log, standing.term, standing.commit)
+        if commit == standing.commit:
+            return False
+        standing.commit = commit
+        for peer, progress in self.progress.items():
+            if progress.feeding is Feeding.REPLICATE and not self._feed(peer, progress):
+                self._send(peer, progress, ())
+        return True
+
+    def answered_round(self) -> int:
+        """Return the latest round that a majority, this node included, has answered."""
+        rounds = [progress.round for progress in self.progress.values()]
+        return majority_at([self.round, *rounds], self._standing.quorum)
+
+    def on_append_reply(self, peer: NodeId, reply: AppendReply) -> bool:
+        """Take in an answer; return whether the follower holds more than before."""
+        progress = self._hear(peer, reply.round)
+        news = False
+        if reply.rejected:
+            log, match = self._standing.log, progress.match
+            hint = last_of_term(log, reply.hint_term, min(match, reply.hint), reply.hint)
+            progress.rejected(reply.rejected, hint)
+        else:
+            news = progress.acknowledged(reply.match)
+            if progress.snapshot is not None and progress.match >= progress.snapshot.index:
+                progress.installed()
+        self._feed(peer, progress)
+        return news
+
+    def on_snapshot_reply(self, peer: NodeId, reply: SnapshotReply) -> None:
+        """Send the next piece."""
+        progress = self._hear(peer, reply.round)
+        progress.has_of_snapshot(reply.index, reply.offset, reply.round)
+        self._feed(peer, progress)
+
+    def connected(self, peer: NodeId) -> None:
+        """Begin anew with a follower."""
+        self.progress[peer].connected()
+        self._feed(peer, self.progress[peer])
+
+    def disconnected(self, peer: NodeId) -> None:
+        """Wait for it."""
+        self.progress[peer].disconnected()
+
+    def _hear(self, peer: NodeId, round_: int) -> Progress:
+        progress = self.progress[peer]
+        progress.heard_ns = self._standing.now_ns
+        progress.round = max(progress.round, round_)
+        return progress
+
+    def _feed(self, peer: NodeId, progress: Progress) -> bool:
+        """Send one follower what can be sent now; return whether anything was."""
+        if not progress.is_connected or progress.is_waiting:
+            return False
+        if (
+            progress.feeding is not Feeding.SNAPSHOT
+            and progress.next < self._standing.log.first_index
+        ):
+            newest = self._store.newest
+            assert newest is not None, "what is gone from the log is in a snapshot"
+            progress.needs_snapshot(newest)
+        match progress.feeding:
+            case Feeding.PROBE:
+                progress.is_waiting = True
+                self._send(peer, progress, ())
+                return True
+            case Feeding.SNAPSHOT:
+                self._fetch_piece(peer, progress)
+                return False
+            case Feeding.REPLICATE:
+                return self._stream(peer, progress)
+
+    def _stream(self, peer: NodeId, progress: Progress) -> bool:
+        """Send entries until the window is full."""
+        log, window = self._standing.log, self._window
+        is_sent = False
+        while (
+            progress.next <= log.last_index
+            and progress.in_flight_bytes < window.in_flight_bytes_max
+        ):
+            entries = log.tail(progress.next, window.message_bytes_max)
+            if not entries:
+                self._fetch_entries(peer, progress)
+                break
+            self._send_entries(peer, progress, entries)
+            is_sent = True
+        return is_sent
+
+    def _send_entries(self, peer: NodeId, progress: Progress, entries: tuple[Entry, ...]) -> None:
+        self._send(peer, progress, entries)
+        size = sum(record_bytes(len(entry.data)) for entry in entries)
+        progress.sent(entries[-1].index, size)
+
+    def _send(self, peer: NodeId, progress: Progress, entries: tuple[Entry, ...]) -> None:
+        """Send AppendEntries from `next` on."""
+        standing = self._standing
+        prev = progress.next - 1
+        prev_term = standing.log.term(prev)
+        if prev_term is None or not progress.is_connected:
+            return  # gone from the log: the next feeding begins a snapshot
+        standing.send(
+            peer,
+            AppendEntries(standing.term, prev, prev_term, entries, standing.commit, self.round),
+        )
+
+    def _fetch_entries(self, peer: NodeId, progress: Progress) -> None:
+        """Read entries that are no longer in memory, then send them."""
+        first = progress.next
+
+        def fetched(entries: tuple[Entry, ...] | None) -> None:
+            if self._is_over:
+                return
+            progress.is_waiting = False
+            if entries and progress.feeding is Feeding.REPLICATE and progress.next == first:
+                self._send_entries(peer, progress, entries)
+                self._feed(peer, progress)
+
+        progress.is_waiting = True
+        self._fetch.entries(first, self._window.message_bytes_max, fetched)
+
+    def _fetch_piece(self, peer: NodeId, progress: Progress) -> None:
+        """Read the piece of the snapshot that the follower lacks, then send it."""
+        snapshot, offset = progress.snapshot, progress.offset
+        assert snapshot is not None
+
+        def fetched(data: bytes | None) -> None:
+            if self._is_over or progress.snapshot is not snapshot or progress.offset != offset:
+                return
+            if progress.piece_round is not None:
+                return  # it was read twice, over two connections
+            if data is None:
+                progress.installed()  # the snapshot is gone: look again what is needed
+            else:
+                progress.piece_round = self.round
+                self._send_piece(peer, progress, data)
+
+        progress.is_waiting, progress.piece_round = True, None
+        self._fetch.snapshot(snapshot, offset, fetched)
+
+    def _send_piece(self, peer: NodeId, progress: Progress, data: bytes) -> None:
+        """Send a piece, or, without data, only ask what the follower has."""
+        standing, snapshot = self._standing, progress.snapshot
+        if snapshot is None or not progress.is_connected:
+            return
+        standing.send(
+            peer,
+            InstallSnapshot(
+                standing.term,
+                snapshot.index,
+                snapshot.term,
+                snapshot.config,
+                snapshot.content_bytes,
+                snapshot.checksum,
+                progress.offset,
+                data,
+                self.round,
+            ),
+        )

@@ -1,0 +1,1 @@
+"""Tests named after a promise, each quoting the sentence that it holds."""

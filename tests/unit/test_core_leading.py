@@ -1,0 +1,234 @@
+"""What a leader does: feeding, committing, reads, transfers; and snapshots that arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.raft.messages import (
+    AppendEntries,
+    AppendReply,
+    InstallSnapshot,
+    RequestVote,
+    SnapshotReply,
+    TimeoutNow,
+    VoteReply,
+)
+from coordinator.raft.progress import Feeding
+from coordinator.raft.standing import Role
+from raftbatch.errors import Draining, NoLeader, NotLeader
+from tests.scenarios.bench import Bench, T, heartbeat
+from tests.scenarios.fakes import N2, N3, FakeLog, FakeStore, entries, meta
+
+
+def test_leader_feeds_only_who_is_connected_and_probes_again_then() -> None:
+    node = Bench()
+    node.lead()
+    node.core.disconnected(node.now_ns, N3)
+    node.pass_ms(50)
+    assert {to for to, _ in node.sent()} == {N2}
+    node.acknowledge("n2", 3)
+    assert node.core.standing.commit == 3
+    node.sent()
+    node.core.connected(node.now_ns, N3)
+    assert node.sent() == [(N3, AppendEntries(2, 2, 1, (), 3, 2))]
+
+
+def test_leader_does_not_commit_what_only_it_and_no_disk_holds() -> None:
+    node = Bench()
+    node.lead()
+    node.log.is_instant = False
+    index = node.core.propose(node.now_ns, 2, b"x")
+    node.acknowledge("n2", index)
+    assert node.core.standing.commit == 3
+    node.log.sync()
+    node.core.durable(node.now_ns)
+    assert node.core.standing.commit == index
+
+
+def test_proposals_are_refused_by_who_does_not_lead_that_term() -> None:
+    node = Bench()
+    with pytest.raises(NoLeader):
+        node.core.propose(0, 1, b"x")
+    node.receive("n2", heartbeat(1))
+    with pytest.raises(NotLeader) as refusal:
+        node.core.propose(0, 1, b"x")
+    assert refusal.value.leader == "n2"
+    node.lead()
+    with pytest.raises(NoLeader):
+        node.core.propose(node.now_ns, 1, b"x")
+    assert node.log.terms == [1, 1, 2]
+
+
+def test_reads_wait_for_a_round_that_began_later() -> None:
+    node = Bench()
+    node.lead()
+    found: list[int | None] = []
+    with pytest.raises(NoLeader, match="committed nothing"):
+        node.core.read(node.now_ns, found.append)
+    node.acknowledge("n2", 3, round_=1)
+    node.core.read(node.now_ns, found.append)
+    assert node.core.replication is not None
+    asked = node.core.replication.round
+    node.acknowledge("n2", 3, round_=asked - 1)
+    node.acknowledge("n3", 3, round_=asked - 1)
+    assert found == []
+    node.acknowledge("n3", 3, round_=asked)
+    assert found == [3]
+
+
+def test_reads_fail_when_leadership_ends() -> None:
+    node = Bench()
+    node.lead()
+    node.acknowledge("n2", 3, round_=1)
+    found: list[int | None] = []
+    node.core.read(node.now_ns, found.append)
+    node.receive("n3", heartbeat(3))
+    assert found == [None]
+
+
+def test_reads_are_answered_by_one_who_is_being_sent_a_snapshot() -> None:
+    node = Bench(FakeLog(1, base=(50, 1)), FakeStore(meta(50, 1)))
+    node.lead()
+    node.acknowledge("n2", 52, round_=1)
+    node.receive("n3", AppendReply(2, 0, 51, 3, 1, 1))
+    assert node.core.replication is not None
+    assert node.core.replication.progress[N3].feeding is Feeding.SNAPSHOT
+    found: list[int | None] = []
+    node.core.read(node.now_ns, found.append)
+    node.receive("n3", SnapshotReply(2, 50, 0, node.core.replication.round))
+    assert found == [52]
+
+
+def test_transfer_waits_until_the_heir_has_all_and_accepts_nothing_meanwhile() -> None:
+    node = Bench()
+    node.lead()
+    ended: list[bool] = []
+    node.core.hand_over(node.now_ns, N2, ended.append)
+    with pytest.raises(Draining):
+        node.core.propose(node.now_ns, 2, b"x")
+    assert all(not isinstance(message, TimeoutNow) for _, message in node.sent())
+    node.acknowledge("n3", 3)
+    node.acknowledge("n2", 2)
+    assert all(not isinstance(message, TimeoutNow) for _, message in node.sent())
+    node.acknowledge("n2", 3)
+    assert (N2, TimeoutNow(2)) in node.sent()
+    node.acknowledge("n2", 3)
+    assert all(not isinstance(message, TimeoutNow) for _, message in node.sent()), "told once"
+    node.receive("n2", RequestVote(3, 3, 2, transfer=True))
+    assert ended == [True]
+    assert node.sent()[-1] == (N2, VoteReply(3, True))
+
+
+def test_transfer_is_given_up_after_a_while() -> None:
+    node = Bench()
+    node.lead()
+    ended: list[bool] = []
+    node.core.hand_over(node.now_ns, N2, ended.append)
+    for _ in range(T.election_ms_max // 50):
+        node.pass_ms(50)
+        node.acknowledge("n3", 3)
+    assert ended == [False]
+    assert node.core.propose(node.now_ns, 2, b"x") == 4
+
+
+def test_new_transfer_ends_the_one_before() -> None:
+    node = Bench()
+    node.lead()
+    first: list[bool] = []
+    node.core.hand_over(node.now_ns, N2, first.append)
+    node.core.hand_over(node.now_ns, N3, lambda moved: None)
+    assert first == [False]
+    assert node.core.transfer.heir == N3
+
+
+def test_leadership_is_told_to_begin_only_by_the_leader() -> None:
+    node = Bench()
+    node.receive("n2", heartbeat(1))
+    node.receive("n3", TimeoutNow(1))
+    assert node.role() is Role.FOLLOWER
+    node.may_lead = False
+    node.receive("n2", TimeoutNow(1))
+    assert node.role() is Role.FOLLOWER
+    node.may_lead = True
+    node.receive("n2", TimeoutNow(1))
+    assert node.role() is Role.CANDIDATE
+
+
+def test_old_snapshot_is_answered_with_what_is_committed() -> None:
+    node = Bench()
+    node.receive("n2", heartbeat(1, commit=2))
+    node.sent()
+    node.receive("n2", InstallSnapshot(1, 2, 1, b"", 1, b"", 0, b"x", 4))
+    assert node.sent() == [(N2, AppendReply(1, 2, 0, 0, 0, 4))]
+    assert node.store.steps == []
+
+
+@pytest.mark.parametrize(
+    ("terms", "kept"),
+    [((1, 1, 1, 1, 1), [1, 1, 1, 1, 1]), ((1, 1), []), ((1, 1, 1, 2, 2), [])],
+)
+def test_installed_snapshot_keeps_the_log_only_if_it_follows(
+    terms: tuple[int, ...], kept: list[int]
+) -> None:
+    node = Bench(FakeLog(*terms))
+    node.log.set_hard_state(3, None)
+    node.receive("n2", InstallSnapshot(3, 4, 1, b"", 1, b"sum", 0, b"x", 1))
+    node.store.answer_all()
+    assert (node.core.standing.commit, node.installed, node.log.terms) == (4, 1, kept)
+    assert node.log.term(4) == 1
+    assert node.sent()[-1] == (N2, AppendReply(3, 4, 0, 0, 0, 0))
+
+
+def test_snapshot_that_was_overtaken_is_not_installed() -> None:
+    node = Bench(FakeLog(1, 1))
+    node.receive("n2", InstallSnapshot(1, 4, 1, b"", 1, b"sum", 0, b"x", 1))
+    node.receive("n2", AppendEntries(1, 2, 1, entries(3, 1, 1, 1), 5, 1))
+    node.store.answer_all()
+    assert (node.core.standing.commit, node.installed) == (5, 0)
+    assert node.log.terms == [1] * 5
+
+
+def test_entries_read_from_disk_go_out_once_however_late() -> None:
+    node = Bench(FakeLog(1, 1, 1, 1, 1))
+    node.log.kept_in_memory_from = 5
+    node.lead()
+    node.acknowledge("n2", 2)
+    (first, done), *_ = node.fetch.entries_asked
+    assert first == 3
+    node.core.disconnected(node.now_ns, N2)
+    node.core.connected(node.now_ns, N2)
+    node.acknowledge("n2", 2)
+    assert len(node.fetch.entries_asked) == 2
+    node.sent()
+    for _, each in node.fetch.entries_asked:
+        each(entries(3, 1, 1))
+    data = [m for to, m in node.sent() if isinstance(m, AppendEntries) and m.entries]
+    assert [m.prev_index for m in data if m.entries[0].index == 3] == [2]
+    node.receive("n3", heartbeat(3))
+    done(entries(3, 1, 1))
+    assert node.role() is Role.FOLLOWER, "read for a leadership that is over"
+
+
+def test_read_that_comes_to_nothing_is_tried_again_with_the_next_heartbeat() -> None:
+    node = Bench(FakeLog(1, 1, 1, 1, 1))
+    node.log.kept_in_memory_from = 5
+    node.lead()
+    node.acknowledge("n2", 2)
+    node.fetch.entries_asked.pop()[1](None)
+    node.pass_ms(50)
+    assert [first for first, _ in node.fetch.entries_asked] == [3]
+
+
+def test_snapshot_that_is_gone_is_replaced_by_the_newest() -> None:
+    node = Bench(FakeLog(1, base=(50, 1)), FakeStore(meta(50, 1)))
+    node.lead()
+    node.receive("n2", AppendReply(2, 0, 51, 3, 1, 1))
+    offset, done = node.fetch.pieces_asked.pop()
+    assert offset == 0
+    node.store.newest = meta(51, 1)
+    done(None)
+    node.pass_ms(50)
+    assert node.core.replication is not None
+    progress = node.core.replication.progress[N2]
+    node.receive("n2", AppendReply(2, 0, progress.next - 1, 3, 1, 1))
+    assert progress.snapshot == meta(51, 1)
