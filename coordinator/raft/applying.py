@@ -59,6 +59,7 @@ class Applying:
         config: the membership, as it goes into snapshots.
         capture_bytes_min: entries applied before a snapshot is taken; or twice
             the last one's size, if that is more.
+        on_captured: called when a snapshot is durable.
         on_applied: told each entry after the replica was given it.
         on_installed: told index and term of a snapshot the replica was given.
         on_ready: called when `advance` may go on after it had to wait.
@@ -75,6 +76,7 @@ class Applying:
         replica: Replica,
         config: bytes,
         capture_bytes_min: Callable[[], int],
+        on_captured: Callable[[], None],
         on_applied: Callable[[Entry], None],
         on_installed: Callable[[int, int], None],
         on_ready: Callable[[], None],
@@ -86,6 +88,7 @@ class Applying:
         self._replica = replica
         self._config = config
         self._capture_bytes_min = capture_bytes_min
+        self._on_captured = on_captured
         self._on_applied = on_applied
         self._on_installed = on_installed
         self._on_ready = on_ready
@@ -190,7 +193,7 @@ class Applying:
         assert term is not None
         self._bytes = 0
         self._snapshotting.capture(
-            self.index, term, self._config, self._replica.capture(), self._data.retain
+            self.index, term, self._config, self._replica.capture(), self._on_captured
         )
 
     async def _chunks(self, meta: SnapshotMeta) -> AsyncIterator[bytes]:

@@ -177,16 +177,25 @@ class DataDirectory:
             lock.release()
             raise
 
-    def retain(self) -> None:
+    def retain(self, sending: int | None = None) -> None:
         """Let go of segments and snapshots that are neither needed nor to be kept.
 
         Called after a snapshot, and now and then, since what is kept for
-        inspection ages.
+        inspection ages. A `flush` of the journal must follow.
+
+        Args:
+            sending: index of the oldest snapshot on its way to a follower. The
+                entries behind it are kept within `transfer_bytes_max`: else each
+                transfer would end in the need for the next.
         """
         now_ms = self._world.clock.wall_ms()
         snapshots = [SnapshotSpan(meta.index, meta.file_bytes) for meta in self.snapshots.all]
-        decision = retain(snapshots, self.journal.spans(), now_ms, self._limits.retention)
-        self.journal.compact(decision.compact_to_index)
+        spans = self.journal.spans()
+        decision = retain(snapshots, spans, now_ms, self._limits.retention)
+        is_large = sum(span.bytes for span in spans) > self._limits.retention.transfer_bytes_max
+        if sending is None or is_large:
+            sending = decision.compact_to_index
+        self.journal.compact(min(decision.compact_to_index, sending))
         prune = partial(self.snapshots.prune, decision.base_index)
         self.snapshot_worker.submit(prune, self._has_pruned)
 

@@ -1,6 +1,5 @@
 """The replicated log, as the rest of the program sees it: bytes in, bytes out.
 
-    log = await ReplicatedLog.start(...)
     proposal = log.propose(log.term, b"...")     # appended at once, or refused
     await proposal.committed()                   # applied here, durable on a majority
     index = await log.barrier()                  # everything acknowledged before is applied
@@ -125,6 +124,7 @@ class ReplicatedLog:
             replica,
             "\n".join(self._voters).encode("ascii"),
             self._capture_bytes_min,
+            self._retain,
             self._proposals.applied,
             self._proposals.installed,
             self._pump_soon,
@@ -336,19 +336,14 @@ class ReplicatedLog:
         self._timer = self._loop.call_later(delay_ns / 1e9, self._wake)
 
     def _wake(self) -> None:
-        """Judge the timers, behind the frames that have arrived: those are read first.
-
-        Two turns of the loop: one in which sockets are read, one in which what
-        was read is handed in.
-        """
+        """Judge the timers two turns later: one to read sockets, one to hand in what was read."""
         self._timer = None
         self._loop.call_soon(lambda: self._loop.call_soon(self._tick))
 
     def _tick(self) -> None:
         self._event(lambda: self._node.doTick(0.0))
 
-    def _has_become_durable(self, lsn: int) -> None:
-        del lsn  # the core asks the journal, once for all that has become durable
+    def _has_become_durable(self, _lsn: int) -> None:
         self._event(lambda: self._core.durable(self._now_ns()))
 
     def _answer_barriers(self) -> None:
@@ -389,6 +384,13 @@ class ReplicatedLog:
 
     def _may_lead(self) -> bool:
         return self._journal.space is not Space.RESERVE and self._journal.stalled is None
+
+    def _retain(self) -> None:
+        leading = self._core.replication
+        sending = leading.sending if leading is not None else None
+        self._snapshotting.release(sending)
+        self._data.retain(sending)
+        self._pump_soon()
 
     def _capture_bytes_min(self) -> int:
         own = self._voters.index(self._core.standing.self_id)

@@ -78,6 +78,18 @@ class Replication:
         heard = sum(progress.heard_ns > since for progress in self.progress.values())
         return heard + 1 >= standing.quorum
 
+    @property
+    def sending(self) -> int | None:
+        """Index of the oldest snapshot that is on its way to a follower."""
+        return min(
+            (
+                progress.snapshot.index
+                for progress in self.progress.values()
+                if progress.snapshot is not None and progress.is_connected
+            ),
+            default=None,
+        )
+
     def tick(self) -> None:
         """Send a heartbeat if it is due."""
         standing = self._standing

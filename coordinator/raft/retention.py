@@ -44,6 +44,8 @@ class RetentionLimits:
         trailing_entries: entries kept before the newest snapshot, so that a follower
             that is a little behind needs no snapshot; whatever the limits above say.
         trailing_bytes_max: what those may take on disk; older ones go first.
+        transfer_bytes_max: what the log may take on disk for the sake of a follower
+            that is being sent a snapshot, and needs what follows it next.
         snapshots_kept_max: from 1, the newest included.
 
     Raises:
@@ -54,6 +56,7 @@ class RetentionLimits:
     log_retention_ms: int
     trailing_entries: int
     trailing_bytes_max: int = 256 << 20
+    transfer_bytes_max: int = 1 << 30
     snapshots_kept_max: int = 3
 
     def __post_init__(self) -> None:

@@ -17,6 +17,9 @@ from coordinator.raft.snapshots import SnapshotMeta, SnapshotReader, SnapshotWri
 from raftbatch.errors import Fatal, Invariant, Overloaded, RaftbatchError
 from raftbatch.world import Buffer
 
+_READERS_MAX = 4
+"""Snapshots kept open for followers: each has one at a time, and clusters are small."""
+
 PIECE_BYTES_MAX = 1 << 20
 """Content of one message of a transfer."""
 
@@ -37,7 +40,7 @@ class Snapshotting:
         self._on_failed = on_failed
         self.is_capturing = False
         self._writer: SnapshotWriter | None = None
-        self._reader: SnapshotReader | None = None
+        self._readers: list[SnapshotReader] = []  # the one used last is the last
 
     @property
     def newest(self) -> SnapshotMeta | None:
@@ -103,12 +106,17 @@ class Snapshotting:
         """Read the piece of a snapshot that begins at `offset`; None where it is gone."""
 
         def read() -> bytes | None:
-            if self._reader is None or self._reader.meta != meta:
-                self.release()
-                if meta not in self._data.snapshots.all:
-                    return None  # a newer one has taken its place
-                self._reader = self._data.snapshots.read(meta)
-            return self._reader.read(offset, PIECE_BYTES_MAX)
+            reader = next((each for each in self._readers if each.meta == meta), None)
+            if reader is not None:
+                self._readers.remove(reader)
+            elif meta in self._data.snapshots.all:
+                reader = self._data.snapshots.read(meta)
+            else:
+                return None  # a newer one has taken its place
+            self._readers.append(reader)
+            while len(self._readers) > _READERS_MAX:
+                self._readers.pop(0).close()
+            return reader.read(offset, PIECE_BYTES_MAX)
 
         def finished(future: Future[bytes | None]) -> None:
             error = future.exception()
@@ -120,11 +128,16 @@ class Snapshotting:
 
         self._data.snapshot_worker.submit(read, finished)
 
-    def release(self) -> None:
-        """Let the snapshot that was last read be removed. On the worker."""
-        if self._reader is not None:
-            reader, self._reader = self._reader, None
-            reader.close()
+    def release(self, sending: int | None) -> None:
+        """Let snapshots be removed that are older than the oldest on its way to a follower."""
+
+        def release() -> None:
+            for reader in list(self._readers):
+                if sending is None or reader.meta.index < sending:
+                    self._readers.remove(reader)
+                    reader.close()
+
+        self._submit(release, lambda _worked: None)
 
     def _begin(self, index: int, term: int, config: bytes) -> SnapshotWriter:
         """Begin one, on the worker; a newer one may have been finished since this was asked."""
