@@ -187,8 +187,8 @@ JOURNAL = [
     ),
     Mutant(
         "truncated-entries-read",
-        "coordinator.raft.journal",
-        "            asked.last = min(asked.last, index)\n",
+        _SEGMENTS + "reader",
+        "            read.last = min(read.last, index)\n",
         "            pass\n",
         0,
     ),

@@ -89,7 +89,7 @@ def test_deletions_show_segments_that_nobody_misses(
 
 
 @contextmanager
-def _deaf(doing: str, *, retryable: bool = False) -> Iterator[None]:
+def _deaf(doing: str, **_: object) -> Iterator[None]:
     """Take no notice of errors."""
     try:
         yield
@@ -98,7 +98,7 @@ def _deaf(doing: str, *, retryable: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _patient(doing: str, *, retryable: bool = False) -> Iterator[None]:
+def _patient(doing: str, **_: object) -> Iterator[None]:
     """Take every error for one that passes, of a sync as well."""
     try:
         yield
@@ -107,7 +107,7 @@ def _patient(doing: str, *, retryable: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _touchy(doing: str, *, retryable: bool = False) -> Iterator[None]:
+def _touchy(doing: str, **_: object) -> Iterator[None]:
     """Take every error for the end."""
     try:
         yield
