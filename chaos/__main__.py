@@ -17,7 +17,7 @@ import typer
 
 from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
-from chaos.runner import SUITES, Verdict, parse_seeds, run_seeds, summary
+from chaos.runner import CORES, SUITES, Verdict, parse_seeds, run_seeds, summary
 
 _SEARCHED_SEEDS = range(400)
 
@@ -36,8 +36,14 @@ def sim(
     suite: SuiteOption = "journal",
     seeds: SeedsOption = "0..299",
     processes: Annotated[int, typer.Option(help="0: one a core.")] = 0,
+    core: Annotated[
+        str, typer.Option(help="Of suite raft: `hardened`, or `stock` pysyncobj.")
+    ] = "hardened",
 ) -> None:
     """Run seeds in the simulated world. Exit code 1 if a promise broke."""
+    if core not in CORES:
+        raise typer.BadParameter(f"there is no core {core!r}, only {', '.join(CORES)}")
+    suite += CORES[core]
     chosen = _checked(suite, seeds)
     print(f"seeds {seeds} of suite {suite}")
     verdicts = list(_told(suite, run_seeds(suite, chosen, processes or os.cpu_count() or 1)))

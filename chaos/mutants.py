@@ -7,6 +7,8 @@ the simulation does not do what it needs, names a test instead.
 
 from __future__ import annotations
 
+from chaos.mutants_raft import RAFT
+from chaos.mutants_raft_directed import RAFT_DIRECTED
 from chaos.mutation import Mutant
 
 _SEGMENTS = "coordinator.raft.segments."
@@ -208,4 +210,4 @@ JOURNAL = [
     ),
 ]
 
-MUTANTS = {"journal": JOURNAL}
+MUTANTS = {"journal": JOURNAL, "raft": RAFT + RAFT_DIRECTED}

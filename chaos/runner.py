@@ -13,8 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-SUITES = {"journal": "chaos.suites.journal"}
+SUITES = {
+    "journal": "chaos.suites.journal",
+    "raft": "chaos.suites.raft",
+    "raft-stock": "chaos.suites.raft_stock",
+}
 """Where each suite's `run_seed(seed)` is; it returns what it counted, or raises."""
+
+CORES = {"hardened": "", "stock": "-stock"}
+"""What a core adds to the name of a suite that has several."""
 
 _SEEDS_A_CHUNK = 20  # large enough that handing them out costs nothing, small enough to share
 

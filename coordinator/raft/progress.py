@@ -36,6 +36,8 @@ class Progress:
         feeding: see `Feeding`.
         is_connected: whether there is a connection to send over.
         is_waiting: whether an answer, or a read from disk, must come before the next message.
+        reading: the read of entries from disk that is under way for it; what an
+            earlier one brings is of no use.
         in_flight_bytes: sent and not acknowledged.
         heard_ns: when the follower was last heard from.
         round: the latest heartbeat round it answered.
@@ -51,6 +53,7 @@ class Progress:
         self.feeding = Feeding.PROBE
         self.is_connected = is_connected
         self.is_waiting = False
+        self.reading: object = None
         self.in_flight_bytes = 0
         self.heard_ns = now_ns
         self.round = 0
@@ -126,7 +129,7 @@ class Progress:
 
     def _enter(self, feeding: Feeding) -> None:
         self.feeding = feeding
-        self.is_waiting = False
+        self.is_waiting, self.reading = False, None
         self.snapshot, self.offset, self.piece_round = None, 0, None
         self.in_flight_bytes = 0
         self._in_flight.clear()

@@ -230,17 +230,17 @@ class Replication:
 
     def _fetch_entries(self, peer: NodeId, progress: Progress) -> None:
         """Read entries that are no longer in memory, then send them."""
-        first = progress.next
+        first, reading = progress.next, object()
 
         def fetched(entries: tuple[Entry, ...] | None) -> None:
-            if self._is_over:
+            if self._is_over or progress.reading is not reading:
                 return
-            progress.is_waiting = False
-            if entries and progress.feeding is Feeding.REPLICATE and progress.next == first:
+            progress.is_waiting, progress.reading = False, None
+            if entries and progress.next == first:
                 self._send_entries(peer, progress, entries)
                 self._feed(peer, progress)
 
-        progress.is_waiting = True
+        progress.is_waiting, progress.reading = True, reading
         self._fetch.entries(first, self._window.message_bytes_max, fetched)
 
     def _fetch_piece(self, peer: NodeId, progress: Progress) -> None:

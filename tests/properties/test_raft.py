@@ -1,0 +1,79 @@
+"""Consensus keeps its promises, whatever the world does: G1, G6, G7, G15.
+
+Whole clusters of the product in the simulated world (`chaos.suites.raft`), one a
+seed; and stock pysyncobj in the same world, to show that the suite can find.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from chaos.runner import run_seeds, summary
+from chaos.suites.raft import run_seed, trace_digest
+
+QUICK = range(6)
+CHUNK = 50
+DETERMINISM = "from chaos.suites.raft import trace_digest; print(trace_digest({seed}))"
+
+
+def run_all(suite: str, seeds: range, processes: int) -> dict[str, int]:
+    """Run seeds; return what was counted, and fail with the first violation."""
+    verdicts = list(run_seeds(suite, seeds, processes))
+    for verdict in verdicts:
+        again = f"python -m chaos sim --suite {suite} --seeds {verdict.seed}"
+        assert verdict.violation is None, f"{verdict.violation}\nagain: {again}"
+    return summary(verdicts)
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_raft_seed(seed: int) -> None:
+    """A few drawn runs, for those who cannot wait."""
+    counts = run_seed(seed)
+    assert counts["acks"] > 0
+    assert counts["elections"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(QUICK.stop, 300, CHUNK))
+def test_raft_seeds(first: int) -> None:
+    """Three hundred drawn runs in all; a failure names its seed."""
+    seeds = range(first, min(first + CHUNK, 300))
+    counts = run_all("raft", seeds, min(2, os.cpu_count() or 1))
+    assert counts["seeds"] == len(seeds)
+    for what in ("acks", "reads", "crashes", "installs", "transfers"):
+        assert counts[what] > 0, f"{what} never happened: the suite has become blind"
+
+
+def test_raft_seed_is_one_identical_run() -> None:
+    """Every message at the same instant, whatever the hash seed is and whatever ran before."""
+    digests = [trace_digest(3), trace_digest(3)]
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", DETERMINISM.format(seed=3)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.append(done.stdout.strip())
+    assert len(set(digests)) == 1, digests
+
+
+def test_raft_suite_finds_what_is_wrong_with_stock_pysyncobj() -> None:
+    """It breaks its promises within a few seeds; told by the command that anybody can run."""
+    command = [sys.executable, "-m", "chaos", "sim", "--suite", "raft", "--core", "stock"]
+    done = subprocess.run(
+        [*command, "--seeds", "0..19", "--processes", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["violations"] >= 3
+    assert "again: python -m chaos sim --suite raft-stock --seeds" in done.stdout
