@@ -19,7 +19,7 @@ from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
 from chaos.runner import CORES, SUITES, Verdict, parse_seeds, run_seeds, summary
 
-_SEARCHED_SEEDS = range(400)
+_SEARCHED_SEEDS = range(500)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -85,7 +85,7 @@ def mutants(
 ) -> None:
     """Search anew for the first seed that finds each mutant. Exit code 1 if one survives."""
     survivors = []
-    for each in MUTANTS[suite]:
+    for each in MUTANTS.get(suite, []):
         if show:
             print(f"{each.name:32} {each.killer}")
             continue
@@ -99,7 +99,7 @@ def mutants(
         )
         if done.returncode != 1:
             survivors.append(each.name)
-    print(json.dumps({"mutants": len(MUTANTS[suite]), "survivors": survivors}))
+    print(json.dumps({"mutants": len(MUTANTS.get(suite, [])), "survivors": survivors}))
     raise typer.Exit(1 if survivors else 0)
 
 
