@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
-from coordinator.raft.datadir import DataDirectory
+from coordinator.raft.journal import Journal
 from coordinator.raft.segments.layout import Entry, record_bytes
 from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
@@ -53,7 +53,7 @@ class Applying:
     """See the module's docstring.
 
     Args:
-        data: the data directory.
+        journal: where the entries are.
         snapshotting: its snapshots, from the loop's side.
         replica: the state machine, empty.
         config: the membership, as it goes into snapshots.
@@ -71,7 +71,7 @@ class Applying:
 
     def __init__(
         self,
-        data: DataDirectory,
+        journal: Journal,
         snapshotting: Snapshotting,
         replica: Replica,
         config: bytes,
@@ -82,8 +82,7 @@ class Applying:
         on_ready: Callable[[], None],
         on_failed: Callable[[Fatal], None],
     ) -> None:
-        self._data = data
-        self._journal = data.journal
+        self._journal = journal
         self._snapshotting = snapshotting
         self._replica = replica
         self._config = config

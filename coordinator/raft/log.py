@@ -119,7 +119,7 @@ class ReplicatedLog:
         self._snapshotting = Snapshotting(self._data, self._fail)
         self._voters = sorted(voters)
         self._applying = Applying(
-            self._data,
+            self._journal,
             self._snapshotting,
             replica,
             "\n".join(self._voters).encode("ascii"),

@@ -115,8 +115,8 @@ class Replication:
         for peer, progress in self.progress.items():
             self._feed(peer, progress)
 
-    def advance(self) -> bool:
-        """Raise the commit index if a majority durably holds more; return whether it did.
+    def advance(self) -> None:
+        """Raise the commit index if a majority durably holds more.
 
         Told to the followers at once: whoever waits for an outcome may be there.
         """
@@ -125,12 +125,11 @@ class Replication:
         held.append(standing.log.durable_index)
         commit = committed(held, standing.quorum, standing.log, standing.term, standing.commit)
         if commit == standing.commit:
-            return False
+            return
         standing.commit = commit
         for peer, progress in self.progress.items():
             if progress.feeding is Feeding.REPLICATE and not self._feed(peer, progress):
                 self._send(peer, progress, ())
-        return True
 
     def answered_round(self) -> int:
         """Return the latest round that a majority, this node included, has answered."""
