@@ -34,12 +34,12 @@ MEMBERS = [
         "        return self._at(max(self.commit, 1))\n",
         0,
     ),
-    _seed(
+    _test(
         "not-taken-back",
         "journal",
         "        self._configs.keep(index)\n",
         "",
-        0,
+        _script("change_is_taken_back_by_a_new_leader"),
     ),
     _seed(
         "not-found-again",
@@ -164,10 +164,10 @@ MEMBERS = [
         0,
     ),
     _seed(
-        "removed-one-never-ends",
-        "driver",
-        "        if why and standing.role is not Role.LEADER and",
-        "        if why is None and standing.role is not Role.LEADER and",
+        "removed-one-deaf-to-a-refusal",
+        "log",
+        "        self._driver.fail(removed(f\"{why} ({peer} says so)\"))\n",
+        "        pass\n",
         0,
     ),
     _test(
