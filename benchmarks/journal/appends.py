@@ -84,9 +84,9 @@ class _TimedWorker:
 
         self._worker.submit(timed_job, timed_done)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Close the worker within."""
-        self._worker.close()
+        return self._worker.close()
 
 
 @dataclass(slots=True)

@@ -313,15 +313,18 @@ class Journal:
             self._is_measuring = True
             self._writing.submit(partial(self._writer.write, ()), self._has_measured)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """End: wait for the group being written, drop what waits, close the files.
 
         Like a crash, but for the files: whoever wants all to be durable waits
-        until `durable` has reached `lsn` first.
+        until `durable` has reached `lsn` first. Returns whether it has ended: a
+        disk that hangs is not waited for (see `Worker.close`), and as the group may
+        be written yet, the files are left open and nobody else may have them.
         """
-        self._writing.close()
-        self._reading.close()
-        self._writer.close()
+        ended = [worker.close() for worker in (self._writing, self._reading)]
+        if all(ended):
+            self._writer.close()
+        return all(ended)
 
     def _add(self, kind: Kind, term: int, index: int, data: bytes = b"") -> int:
         """Queue a record; return its LSN."""
