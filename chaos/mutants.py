@@ -44,7 +44,7 @@ JOURNAL = [
     ),
     Mutant(
         "failed-write-taken-for-done",
-        _SEGMENTS + "writer",
+        "coordinator.raft.failures",
         '            raise TryLater(f"{doing}: {error}") from error\n',
         "            return\n",
         10,

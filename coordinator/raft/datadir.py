@@ -16,12 +16,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
+from coordinator.raft.failures import disk_errors
 from coordinator.raft.journal import Journal
 from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
 from coordinator.raft.segments.replay import Progress, is_initialised
-from coordinator.raft.segments.writer import disk_errors
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
 from raftbatch.ids import Identity

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
+from coordinator.raft.failures import TryLater, disk_errors
 from coordinator.raft.segments.groups import Groups
 from coordinator.raft.segments.index import Dropped, SegmentSpan
 from coordinator.raft.segments.layout import (
@@ -42,7 +43,7 @@ from coordinator.raft.segments.reader import RETRY_AFTER_MS, Reads
 from coordinator.raft.segments.recovery import recover, remove_segments
 from coordinator.raft.segments.replay import Progress
 from coordinator.raft.segments.tail import Tail
-from coordinator.raft.segments.writer import Operation, Report, TryLater, disk_errors
+from coordinator.raft.segments.writer import Operation, Report
 from raftbatch.errors import Compacted, Fatal, Invariant, NoSpace, Overloaded, PayloadTooLarge
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.world import World
