@@ -7,16 +7,14 @@ anything that runs after the start. Called by: the journal. Blocking.
 
 from __future__ import annotations
 
+from coordinator.raft.failures import NO_DESCRIPTOR, TryLater, disk_errors
 from coordinator.raft.segments.layout import TEMPORARY, segment_name, segment_seq
 from coordinator.raft.segments.mark import MARK_NAME, Mark
 from coordinator.raft.segments.replay import Progress, Reading, Recovered, is_initialised
 from coordinator.raft.segments.writer import (
-    NO_DESCRIPTOR,
     SegmentWriter,
-    TryLater,
     create_mark,
     create_segment,
-    disk_errors,
     first_header,
     write_mark,
 )
