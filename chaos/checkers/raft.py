@@ -63,6 +63,7 @@ class Life:
     commit: int = 0
     applied: int = 0
     led_term: int = 0
+    leadership: object = None
     matches: list[int] = field(default_factory=list)
     membership: Membership | None = None
     snapshot: int = 0
@@ -167,6 +168,9 @@ class RaftChecker:
         is_leader = standing.role is Role.LEADER
         if is_leader and life.led_term != standing.term:
             self._elected(life, standing.term)
+            life.leadership = log._core.replication
+        elif is_leader and life.leadership is not log._core.replication:
+            self.complain(f"{life.node} leads term {standing.term} a second time")
         if is_leader:
             self._believes(life)
         if standing.commit != life.commit:

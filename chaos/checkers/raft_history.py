@@ -75,6 +75,7 @@ class History:
         """Note a linearizable read: of the state at `applied`, asked for when `floor` was acked."""
         if index < floor or applied < index:
             self._complain(f"a read saw {index} of {applied}, after {floor} was acknowledged")
+        self.acknowledged = max(self.acknowledged, applied)  # what a read saw, later ones see
         self.reads += 1
 
     def judge(self, committed: Sequence[Entry]) -> Iterator[str]:

@@ -48,6 +48,7 @@ class Wire:
         self._leaders = leaders
         self._senders: dict[int, NodeId] = {}  # of appends and snapshots, by term
         self.votes: dict[tuple[NodeId, int, int], NodeId] = {}
+        self._rounds: dict[tuple[int, NodeId], int] = {}  # the latest sent, by term and receiver
 
     def sends(self, sender: NodeId, receiver: NodeId, message: object) -> None:
         """Judge a message as it leaves."""
@@ -65,16 +66,28 @@ class Wire:
                     self._vote(sender, message.term, receiver)
             case AppendEntries() | Beat() | InstallSnapshot():
                 self._term(sender, message.term)
+                key = (message.term, receiver)
+                self._rounds[key] = max(self._rounds.get(key, 0), message.round)
                 first = self._senders.setdefault(message.term, sender)
                 if first != sender:
                     self._complain(f"{first} and {sender} append in term {message.term}")
             case AppendReply():
                 self._term(sender, message.term)
+                self._answers(sender, message.term, message.round)
                 self._acknowledges(sender, message)
-            case SnapshotReply() | TimeoutNow():
+            case SnapshotReply():
+                self._term(sender, message.term)
+                self._answers(sender, message.term, message.round)
+            case TimeoutNow():
                 self._term(sender, message.term)
             case _:
                 self._complain(f"{sender} sends {message!r}, which is no message")
+
+    def _answers(self, sender: NodeId, term: int, round_: int) -> None:
+        """A round is answered in the term it was asked in: else it proves nothing of this one."""
+        asked = self._rounds.get((term, sender), 0)
+        if round_ > asked:
+            self._complain(f"{sender} answers round {round_} of term {term}, but was asked {asked}")
 
     def _term(self, sender: NodeId, term: int) -> None:
         durable = self._shadows[sender].durable.hard_state
