@@ -50,6 +50,9 @@ ACTIONS: dict[str, tuple[Action, int]] = {
 }
 """Every fault that any seed may draw, and how often it strikes beside the others."""
 
+_DISKS_S = ((0.0001, 0.001), (0.0005, 0.005), (0.005, 0.05), (0.02, 0.2))
+"""How long operations of a healthy disk take, from fast ones to an overloaded one's."""
+
 _OF_TWO = ("kill_follower", "break_link", "one_way", "cut_two", "isolate", "split", "swizzle")
 """Faults that need another node."""
 
@@ -121,7 +124,7 @@ class Mix:
             timers_first=rng.choice((0.0, 0.5)),
             links=links,
             speed=Speed(
-                usual_s=rng.choice(((0.0001, 0.001), (0.0005, 0.005), (0.005, 0.05))),
+                usual_s=rng.choice(_DISKS_S),
                 slow_chance=rng.choice((0.0, 0.01, 0.1)),
             ),
         )

@@ -70,6 +70,7 @@ def draw(seed: int) -> Options:
     window = Window(
         message_bytes_max=rng.choice((1, _K, 4 * _K, 64 * _K)),
         in_flight_bytes_max=rng.choice((2 * _K, 8 * _K, 256 * _K)),
+        uncommitted_bytes_max=rng.choice((4 * _K, 64 * _K, 1 << 20)),
     )
     writes_per_s, burst = rng.choice(((20.0, 1), (50.0, 1), (15.0, 5), (4.0, 20)))
     return Options(
@@ -77,7 +78,7 @@ def draw(seed: int) -> Options:
         log=LogConfig(
             timing=_timing(rng, mix),
             window=window,
-            snapshot_bytes_min=rng.choice((200, 200, 1000, 1000, 10 * _K, 1 << 30)),
+            snapshot_bytes_min=rng.choice((200, 200, 1000, 10 * _K, 1 << 30)),
             stagger_bytes=rng.choice((0, 0, 100, 4 * _K)),
         ),
         storage=_storage(rng, window),
@@ -87,7 +88,7 @@ def draw(seed: int) -> Options:
         ),
         writes_per_s=writes_per_s,
         burst=burst,
-        padding_bytes=rng.choice((0, 0, 0, 500, 5000, 20_000)),
+        padding_bytes=rng.choice((0, 0, 500, 5000, 20_000)),
         piece_bytes=rng.choice((700, 4 * _K, 1 << 20)),
         apply_bytes=rng.choice((100, 4 * _K, 1 << 20)),
         safety_s=rng.choice((10.0, 15.0, 20.0)),

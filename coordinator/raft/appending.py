@@ -50,6 +50,8 @@ class Appending:
         """Take in entries of this term's leader, and answer."""
         standing, log = self._standing, self._standing.log
         prev, entries = message.prev_index, message.entries
+        if entries and entries[-1].term > message.term:
+            raise Invariant(f"entry {entries[-1].index} is of a later term than its sender's")
         if prev < standing.commit:
             # What is committed is in every later leader's log: begin behind it.
             for entry in entries[: standing.commit - prev]:
@@ -68,7 +70,7 @@ class Appending:
     def acknowledge(self, round_: int) -> None:
         """Tell the leader what this node holds, verified and durable."""
         standing = self._standing
-        if standing.leader is not None:
+        if standing.leader not in (None, standing.self_id):
             self._acknowledged = self._holds()
             reply = AppendReply(standing.term, self._acknowledged, 0, 0, 0, round_)
             standing.send(standing.leader, reply)

@@ -26,6 +26,7 @@ from coordinator.raft.election import Election
 from coordinator.raft.lives import Lives
 from coordinator.raft.membership import Membership, decode
 from coordinator.raft.messages import (
+    TERM_LEAP_MAX,
     AppendEntries,
     AppendReply,
     Beat,
@@ -68,8 +69,7 @@ class Core:
         window: how much is under way to a follower.
         below: draws an integer from 0 up to, not including, its argument.
         may_lead: whether the disk has room for a leader's work.
-        installed: called when the newest snapshot has replaced the log up to its
-            index, and must replace the state machine's state too.
+        installed: called when the newest snapshot must replace the state machine's state.
         now_ns: the monotonic time.
     """
 
@@ -130,6 +130,8 @@ class Core:
         term = message.own_term if isinstance(message, PreVoteReply) else message.term
         if not self.lives.is_heard(sender, term, self._leaving):
             return
+        if term > standing.term + TERM_LEAP_MAX:
+            return  # nobody has held so many elections
         if isinstance(message, PreVote):
             self.election.on_pre_vote(sender, message)
             return
@@ -212,7 +214,10 @@ class Core:
             raise Draining(
                 f"leadership is being handed to {heir}", retry_after_ms=standing.timing.retry_ms
             )
+        assert self.replication is not None
+        self.replication.uncommitted.check(len(data))
         standing.log.append(term, data)
+        self.replication.uncommitted.add(standing.log.last_index, len(data))
         return standing.log.last_index
 
     def change(self, now_ns: int, change: Change) -> int:
@@ -324,8 +329,8 @@ class Core:
     def _heed(self, leader: NodeId) -> None:
         """Follow the leader of the present term, who has just been heard."""
         standing = self.standing
-        if standing.role is Role.LEADER:
-            raise Invariant(f"{leader} leads term {standing.term}, and so does this node")
+        if standing.leader not in (None, leader):
+            raise Invariant(f"{standing.leader} leads term {standing.term}, and so does {leader}")
         if standing.leader != leader:
             # Also where this node was a candidate: what was compared with the leader before
             # says nothing of this one.

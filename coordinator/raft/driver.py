@@ -18,12 +18,12 @@ from typing import Protocol
 from coordinator.raft.applying import Applying, Replica
 from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
+from coordinator.raft.fitness import Fitness
 from coordinator.raft.membership import Membership
 from coordinator.raft.messages import Message, Outgoing
 from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
-from coordinator.raft.segments.limits import Space
 from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
@@ -119,6 +119,7 @@ class Driver:
             world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
         )
         self.journal = self.data.journal
+        self._fitness = Fitness(self.journal, config.timing, self.now_ns())
         self.snapshotting = Snapshotting(self.data, self.fail)
         self.applying = Applying(
             self.journal,
@@ -233,6 +234,7 @@ class Driver:
             return
         try:
             self.core.replicate(self.now_ns())
+            self._fitness.look(self.now_ns())
             self.journal.flush()
             self._release()
             self._tell()
@@ -295,6 +297,7 @@ class Driver:
         self.event(lambda: self._node.doTick(0.0))
 
     def _has_become_durable(self, _lsn: int) -> None:
+        self._fitness.moved(self.now_ns())
         self.event(lambda: self.core.durable(self.now_ns()))
 
     def _answer_barriers(self) -> None:
@@ -322,7 +325,7 @@ class Driver:
         return int.from_bytes(self._world.entropy.random_bytes(8), "little") % bound
 
     def _may_lead(self) -> bool:
-        return self.journal.space is not Space.RESERVE and self.journal.stalled is None
+        return self._fitness.may_lead(self.now_ns())
 
     def _retain(self) -> None:
         leading = self.core.replication

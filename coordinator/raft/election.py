@@ -55,7 +55,7 @@ class Election:
         self._fans: list[NodeId] = []  # who would vote for this node, each once
         self._votes: list[NodeId] = []  # who did, in the term of its last candidacy, each once
         self._refusals: list[NodeId] = []
-        self._votes_term = 0
+        self._votes_term = -1
         self._heard_ns: int | None = None
         self._is_link_broken = False
         self._refused: dict[NodeId, PreVote] = {}  # asked while our leader was alive
@@ -70,6 +70,7 @@ class Election:
     def stand_down(self) -> None:
         """Give up what is under way, in a term that is over; the deadline stays."""
         self.phase = Phase.WAITING
+        self._votes_term = -1  # a late vote lets nobody lead a term twice
 
     def heard(self) -> None:
         """Take note of a sign of life from this term's leader."""

@@ -31,13 +31,7 @@ from functools import partial
 from coordinator.raft.failures import TryLater, disk_errors
 from coordinator.raft.segments.groups import Groups
 from coordinator.raft.segments.index import Dropped, SegmentSpan
-from coordinator.raft.segments.layout import (
-    NUMBER_MAX,
-    Entry,
-    HardState,
-    Kind,
-    record_bytes,
-)
+from coordinator.raft.segments.layout import NUMBER_MAX, Entry, HardState, Kind, record_bytes
 from coordinator.raft.segments.limits import JournalLimits, Space
 from coordinator.raft.segments.reader import RETRY_AFTER_MS, Reads
 from coordinator.raft.segments.recovery import recover, remove_segments

@@ -161,6 +161,10 @@ Message = (
     | TimeoutNow
 )
 
+TERM_LEAP_MAX = 1 << 32
+"""A term so far above a node's own is an error of its sender's: taken over, it would
+spread, and leave no room for further elections."""
+
 BULK = (AppendEntries, InstallSnapshot)
 """Messages whose order matters, and which may be large: all others may overtake these."""
 

@@ -18,7 +18,12 @@ from coordinator.raft.membership import decode
 from coordinator.raft.messages import InstallSnapshot, SnapshotReply
 from coordinator.raft.ports import Store
 from coordinator.raft.standing import Standing
+from coordinator.raft.timing import MS
 from raftbatch.errors import Invariant
+
+_FULL_MS = 1000
+"""How long a follower for whom a snapshot was too much takes none: else every
+heartbeat would bring one."""
 
 _Key = tuple[int, int, int, bytes]
 
@@ -44,12 +49,15 @@ class Receiving:
         self._key: _Key | None = None
         self._offset = 0
         self._is_busy = False
+        self._full_until_ns = 0
 
     def on_install_snapshot(self, message: InstallSnapshot) -> None:
         """Take the next piece, or say which one is the next."""
         key = (message.index, message.index_term, message.size, message.checksum)
-        if self._is_busy:
-            return  # where to go on is said when the piece is written
+        if message.index_term > message.term:
+            raise Invariant(f"snapshot {message.index} is of a later term than its sender's")
+        if self._is_busy or self._standing.now_ns < self._full_until_ns:
+            return  # where to go on is said when the piece is written, or there may be room
         if key != self._key and message.offset == 0:
             self._check(message)
             self._is_busy, self._key, self._offset = True, key, 0
@@ -97,18 +105,21 @@ class Receiving:
     def _goes_on(self, worked: bool) -> bool:
         """Take in what became of a step.
 
-        Where it failed, say nothing: the leader asks with its next heartbeat, and
-        then hears that it must begin from the start. To say so at once would bring
-        the next piece at once, for as long as the disk is full.
+        Where it failed, say nothing for a while: the leader asks with its
+        heartbeats, and then hears that it must begin from the start. To say so at
+        once would bring the next piece at once, for as long as the disk is full.
         """
         self._is_busy = False
         if not worked:
             self._key = None
+            self._full_until_ns = self._standing.now_ns + _FULL_MS * MS
         return worked
 
     def _reply(self, message: InstallSnapshot, offset: int) -> None:
         """Say what is there, to whoever leads now."""
         standing = self._standing
         if standing.leader is not None and standing.leader != standing.self_id:
-            reply = SnapshotReply(standing.term, message.index, offset, message.round)
+            # Written in a later term than it was sent in: that leader's rounds are not this one's.
+            round_ = message.round if message.term == standing.term else 0
+            reply = SnapshotReply(standing.term, message.index, offset, round_)
             standing.send(standing.leader, reply)

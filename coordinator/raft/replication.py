@@ -28,6 +28,7 @@ from coordinator.raft.segments.layout import Entry, record_bytes
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.standing import Standing
 from coordinator.raft.timing import MS
+from coordinator.raft.uncommitted import Uncommitted
 from raftbatch.ids import NodeId
 
 
@@ -39,10 +40,20 @@ class Window:
         message_bytes_max: entries in one message; a larger one rides alone.
         in_flight_bytes_max: sent and not acknowledged: at least bandwidth times
             round trip, or a distant follower falls behind.
+        uncommitted_bytes_max: appended by the leader, and not held by a majority yet:
+            more is refused. Several windows.
+
+    Raises:
+        ValueError: nothing could ever be sent.
     """
 
     message_bytes_max: int = 1 << 20
     in_flight_bytes_max: int = 16 << 20
+    uncommitted_bytes_max: int = 128 << 20
+
+    def __post_init__(self) -> None:
+        if min(self.message_bytes_max, self.in_flight_bytes_max, self.uncommitted_bytes_max) < 1:
+            raise ValueError(f"a window without a byte: {self}")
 
     def check_fits(self, limits: JournalLimits) -> None:
         """Hold it against what may wait for a follower's disk.
@@ -81,6 +92,7 @@ class Replication:
         self._fetch = fetch
         self._store = store
         self._is_over = False
+        self.uncommitted = Uncommitted(window.uncommitted_bytes_max, standing.timing.retry_ms)
         self.beat_ns = standing.now_ns
         self.round = 0
         self.followers = Followers(standing, lives)
@@ -156,6 +168,7 @@ class Replication:
         if commit == standing.commit:
             return
         standing.commit = commit
+        self.uncommitted.committed(commit)
         for peer, progress in self.followers.all:
             if progress.feeding is Feeding.REPLICATE and not self._feed(peer, progress):
                 self._send(peer, progress, ())
@@ -171,8 +184,8 @@ class Replication:
     def on_append_reply(self, peer: NodeId, reply: AppendReply) -> bool:
         """Take in an answer; return whether the follower holds more than before."""
         progress = self._hear(peer, reply.round)
-        if progress is None:
-            return False
+        if progress is None or reply.match > self._standing.log.last_index:
+            return False  # nobody can hold what was never sent
         news = False
         if reply.rejected:
             log, match = self._standing.log, progress.match
@@ -209,6 +222,8 @@ class Replication:
     def _hear(self, peer: NodeId, round_: int) -> Progress | None:
         """Take in a sign of life; of a node that is fed, in the life that is."""
         progress = self.followers.of(peer)
+        if round_ > self.round:
+            return None  # it was never asked
         if progress is not None:
             progress.heard_ns = self._standing.now_ns
             progress.round = max(progress.round, round_)

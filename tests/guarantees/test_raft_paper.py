@@ -157,7 +157,7 @@ def test_leader_never_overwrites_or_deletes_entries_in_its_log() -> None:
     """
     cluster = play("nodes n1 n2 n3\nelect n1\npropose n1 a b\nstabilize")
     node = cluster["n1"]
-    with pytest.raises(Invariant, match="and so does this node"):
+    with pytest.raises(Invariant, match="n1 leads term 2, and so does n2"):
         node.running.receive(node.now_ns, NodeId("n2"), AppendEntries(2, 1, 1, (), 0, 1))
     assert node.log() == "1@1 2-4@2"
 

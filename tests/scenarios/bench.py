@@ -21,7 +21,12 @@ T = Timing()
 class Bench:
     """See the module's docstring: n1 of three."""
 
-    def __init__(self, log: FakeLog | None = None, store: FakeStore | None = None) -> None:
+    def __init__(
+        self,
+        log: FakeLog | None = None,
+        store: FakeStore | None = None,
+        window: Window = Window(message_bytes_max=1),  # noqa: B008 - it is a value
+    ) -> None:
         self.log = log or FakeLog(1, 1)
         self.store = store or FakeStore()
         self.fetch = FakeFetch()
@@ -35,7 +40,7 @@ class Bench:
             self.store,
             self.fetch,
             T,
-            Window(message_bytes_max=1),
+            window,
             lambda bound: 0,
             lambda: self.may_lead,
             self._has_installed,

@@ -164,6 +164,11 @@ class FakeStore:
 
         self._take(f"finish {checksum.decode()}", finished)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a step waits."""
+        return bool(self._waiting)
+
     def answer(self, worked: bool = True) -> None:
         """End the step that waits."""
         self._waiting.pop(0)(worked)

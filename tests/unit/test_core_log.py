@@ -13,6 +13,7 @@ import pytest
 
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.sim import Machine, SimNode
+from chaos.worlds.threads import Speed
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import LogConfig, ReplicatedLog
 from coordinator.raft.membership import Membership
@@ -21,6 +22,7 @@ from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
+from coordinator.raft.standing import Role
 from coordinator.raft.timing import MS
 from raftbatch.errors import Fatal, Invariant, NotLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.ids import ClusterId, Identity, NodeId
@@ -266,3 +268,24 @@ def test_read_of_a_lone_voter_is_answered_though_a_heartbeat_comes_first(bench: 
     core.tick(now_ns + 50 * MS)
     core.replicate(now_ns + 50 * MS)
     assert found == [bench.log.commit]
+
+
+def leads(bench: Bench) -> bool:
+    """Whether the node leads."""
+    return bench.log.role is Role.LEADER
+
+
+def test_leader_whose_disk_hangs_lets_another_lead(bench: Bench) -> None:
+    assert leads(bench)
+    bench.machine.speed = Speed(usual_s=(100.0, 100.0))
+    proposal = bench.propose(b"x")
+    bench.loop.run_for(2.0)
+    assert leads(bench), "a slow disk is none that hangs"
+    bench.loop.run_for(1.0)
+    assert not leads(bench)
+    bench.loop.run_for(30.0)
+    assert not leads(bench), "it does not stand either"
+    bench.machine.speed = Speed()
+    bench.loop.run_for(100.0)
+    assert leads(bench)
+    assert bench.outcome(proposal.committed) is None

@@ -7,6 +7,7 @@ import pytest
 from coordinator.raft.membership import encode
 from coordinator.raft.messages import InstallSnapshot, SnapshotReply
 from coordinator.raft.receiving import Receiving
+from coordinator.raft.timing import MS
 from tests.scenarios.fakes import N1, N2, N3, FakeLog, FakeStore, members, standing, taken
 
 CONFIG = encode(members(N1, N2, N3))
@@ -113,6 +114,7 @@ def test_wrong_content_is_not_installed_and_begun_anew(transfer: Transfer) -> No
     transfer.store.answer()
     transfer.store.answer(worked=False)
     assert not transfer.installed
+    transfer.standing.now_ns += 1000 * MS
     transfer.piece(6, b"", checksum=b"other", round_=2)
     assert transfer.said() == [(9, 0, 2)]
     transfer.piece(0, b"abc")
