@@ -32,7 +32,7 @@ MEMBERS = [
         "standing",
         "        return self._at(self.log.last_index)\n",
         "        return self._at(max(self.commit, 1))\n",
-        0,
+        2,
     ),
     _test(
         "not-taken-back",
@@ -53,21 +53,21 @@ MEMBERS = [
         "applying",
         "                self.config = entry.data\n",
         "                self.config = self.config or entry.data\n",
-        0,
+        2,
     ),
     _seed(
         "not-of-the-snapshot",
         "core",
         "            standing.base = decode(newest.config)\n",
         "",
-        0,
+        3,
     ),
     _seed(
         "snapshot-keeps-the-one-before",
         "journal",
         "        self._configs.keep(0)\n",
         "",
-        0,
+        4,
     ),
     # When it may be changed.
     _seed(
@@ -75,21 +75,21 @@ MEMBERS = [
         "changes",
         "        if not standing.is_membership_committed:\n",
         "        if False:\n",
-        0,
+        4,
     ),
     _seed(
         "changed-before-an-entry-of-the-own-term",
         "changes",
         "        if not self._reads.may_be_asked:\n",
         "        if False:\n",
-        0,
+        4,
     ),
     _seed(
         "promoted-before-it-has-caught-up",
         "followers",
         "is_in_time and progress.match >= progress.goal",
         "is_in_time",
-        0,
+        2,
     ),
     _test(
         "promoted-after-a-long-round",
@@ -111,14 +111,14 @@ MEMBERS = [
         "membership",
         "tuple(member.node_id for member in self.members if member.votes)",
         "tuple(member.node_id for member in self.members)",
-        0,
+        2,
     ),
     _seed(
         "leader-counts-itself-when-removed",
         "replication",
         "        if standing.is_voter:\n            held.append",
         "        if True:\n            held.append",
-        0,
+        4,
     ),
     _test(
         "vote-of-a-learner-counts",
@@ -147,7 +147,7 @@ MEMBERS = [
         "lives",
         "        if peer not in self._connected:\n",
         "        if not self.is_member(peer):\n",
-        0,
+        2,
     ),
     _seed(
         "removed-one-stands-back",
@@ -161,7 +161,7 @@ MEMBERS = [
         "log",
         "        return self._core.standing.committed_membership.why_over(node, incarnation)\n",
         "        return None\n",
-        0,
+        4,
     ),
     _seed(
         "removed-one-deaf-to-a-refusal",
