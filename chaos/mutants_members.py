@@ -168,7 +168,7 @@ MEMBERS = [
         "log",
         "        self._driver.fail(removed(f\"{why} ({peer} says so)\"))\n",
         "        pass\n",
-        0,
+        4,
     ),
     _test(
         "removed-one-not-told",
