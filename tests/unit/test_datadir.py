@@ -117,6 +117,21 @@ def test_refusal_to_open_gives_the_lock_back() -> None:
             node.open()
 
 
+@pytest.mark.parametrize("worker", ["journal-write", "journal-read", "snapshots"])
+def test_nobody_else_may_have_a_directory_in_which_a_thread_is_stuck(worker: str) -> None:
+    """It may write yet: the lock stays until the process has ended, and so do the files."""
+    node = Node()
+    node.append(1)
+    node.world.workers[worker].is_stuck = True
+    opened = set(node.disk.opened)
+    node.data.close()
+    if worker.startswith("journal"):
+        assert opened == set(node.disk.opened)
+    with pytest.raises(CannotStart, match="in use"):
+        node.open()
+    node.reopen()
+
+
 def test_snapshot_of_another_node_is_refused() -> None:
     """By name."""
     node, other = Node(), Node()
