@@ -41,7 +41,7 @@ CHANGES = st.lists(
 def changed(membership: Membership, change: Sequence[object]) -> Membership:
     """Make a drawn change; one that cannot be changes nothing."""
     name, node, rest = change[0], change[1], change[2:]
-    arguments = {"added": ["there:1", *rest], "moved": ["elsewhere:1"]}.get(str(name), [])
+    arguments = {"added": ("there:1", *rest), "moved": ("elsewhere:1",)}.get(str(name), ())
     make: Callable[..., Membership] = getattr(membership, str(name))
     try:
         return make(node, *arguments)
