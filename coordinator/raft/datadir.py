@@ -132,6 +132,9 @@ class DataDirectory:
             CannotStart: it is in use, holds data already, or cannot be made.
             DiskFailed: the disk failed.
         """
+        own = founders.get(identity.node_id) if founders is not None else None
+        if founders is not None and (own is None or own.incarnation != identity.incarnation):
+            raise Invariant(f"{identity} is none of the founders, {founders}")
         lock = _claim(world, directory)
         try:
             journal = journal_directory(directory)

@@ -12,7 +12,7 @@ from tests.guarantees.test_raft_paper import play, send
 
 def test_each_server_uses_the_new_configuration_as_soon_as_it_is_in_its_log() -> None:
     """'The new configuration takes effect on each server as soon as it is added to that server's
-    log ... the servers do not wait for configuration entries to be committed' (4.1)
+    log', and so 'servers do not wait for configuration entries to be committed' (4.1)
     """
     play(
         """
@@ -28,8 +28,8 @@ def test_each_server_uses_the_new_configuration_as_soon_as_it_is_in_its_log() ->
 
 
 def test_server_falls_back_to_the_previous_configuration() -> None:
-    """'a server always uses the latest configuration in its log'; if a change's entry is removed,
-    'a server must be prepared to fall back to the previous configuration in its log' (4.1)
+    """'a log entry for a configuration change can be removed (if leadership changes); in this case,
+    a server must be prepared to fall back to the previous configuration in its log' (4.1)
     """
     play(
         """
@@ -47,8 +47,8 @@ def test_server_falls_back_to_the_previous_configuration() -> None:
 
 
 def test_next_change_waits_until_the_one_before_is_committed() -> None:
-    """'The configuration change is complete once the Cnew entry is committed ... 3. another
-    configuration change may be started' (4.1)
+    """'The configuration change is complete once the Cnew entry is committed' (4.1): only then may
+    another be started.
     """
     play(
         """
@@ -157,9 +157,8 @@ def test_removed_server_still_starts_elections_until_that_is_committed() -> None
 
 
 def test_removed_servers_disrupt_nobody() -> None:
-    """'a server should not be able to disrupt a cluster whose leader is receiving heartbeats'; 'if
-    a server receives a RequestVote request within the minimum election timeout of hearing from a
-    current leader, it does not update its term or grant its vote' (4.2.3)
+    """'servers should not be able to disrupt a cluster whose leader is receiving heartbeats'
+    (4.2.3): and those that were removed not at all, whatever they claim.
     """
     cluster = play(
         """
