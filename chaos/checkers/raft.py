@@ -15,10 +15,9 @@ A majority is one of the voters of the membership in force where it is counted, 
 in the life that is a member; so every change of it is judged too (`raft_members`).
 
 A broken promise is noted, and ends the run after the event: raised within the
-product, it would be taken for the product's own failure.
-
-What lives here: the checks of one moment. What must never live here: what clients
-saw (`raft_history`), how nodes are run. Called by: `chaos.suites.raft`.
+product, it would be taken for its own failure. What lives here: the checks of one
+moment. What must never live here: what clients saw (`raft_history`), how nodes are
+run. Called by: `chaos.suites.raft`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Life:
         node: whose.
         log: the product.
         commit, applied: they never fall.
-        led_term: the latest term it was seen to lead.
+        led_term, leadership: the latest term it was seen to lead, and the lead itself.
         matches: what it believed of its followers.
         seen: what it took for the membership in force, and what its log looked like then.
         snapshot: index of the newest snapshot that was looked at.
@@ -192,12 +191,10 @@ class RaftChecker:
         """Judge a change of a node's log as it is made."""
         node, commit = life.node, life.log._core.standing.commit
         match change.kind:
-            case Kind.ENTRY:
-                self._appended(life, change)
-            case Kind.CONFIG:
+            case Kind.ENTRY | Kind.CONFIG:
                 self._appended(life, change)
                 standing = life.log._core.standing
-                if standing.role is Role.LEADER:
+                if change.kind is Kind.CONFIG and standing.role is Role.LEADER:
                     self.members.changes(node, life.shadow.memory, commit, standing.term)
                     self.counts["changes"] += 1
             case Kind.KEEP:
