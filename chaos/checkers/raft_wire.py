@@ -13,6 +13,7 @@ from chaos.checkers.raft_shadow import Complain, Shadow
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     PreVote,
     PreVoteReply,
@@ -59,7 +60,7 @@ class Wire:
                 self._term(sender, message.term)
                 if message.granted:
                     self._vote(sender, message.term, receiver)
-            case AppendEntries() | InstallSnapshot():
+            case AppendEntries() | Beat() | InstallSnapshot():
                 self._term(sender, message.term)
                 first = self._senders.setdefault(message.term, sender)
                 if first != sender:

@@ -29,7 +29,7 @@ from chaos.worlds.sim import SimNode
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
-from coordinator.raft.messages import Message
+from coordinator.raft.messages import BULK, Message
 from coordinator.raft.standing import Role
 from raftbatch.errors import CannotStart, DiskFailed, Fatal
 from raftbatch.ids import ClusterId, Identity, NodeId
@@ -96,7 +96,7 @@ class RaftRun:
         loop = WatchedLoop()
         try:
             with loop:
-                cluster = SimCluster(loop, self._seed, self._nodes, self._boot)
+                cluster = SimCluster(loop, self._seed, self._nodes, self._boot, bulk=BULK)
                 cluster.links.observer = self._observe
                 cluster.deaths.append(self._has_died)
                 if self._trace is not None:

@@ -49,6 +49,7 @@ class LinkOptions:
 
     Args:
         delay_s: a message's time on the way, one way.
+        bulk_s: what large messages take on top of that; small ones overtake them.
         notice_s: how long an end takes to notice a broken connection.
         connect_s: how long two nodes take to find each other again.
         timeout_s: a sender gives up when nothing got through for so long.
@@ -61,6 +62,7 @@ class LinkOptions:
     """
 
     delay_s: tuple[float, float] = (0.0002, 0.002)
+    bulk_s: tuple[float, float] = (0.0, 0.0)
     notice_s: tuple[float, float] = (0.0, 0.005)
     connect_s: tuple[float, float] = (0.01, 0.3)
     timeout_s: float = 3.5

@@ -48,7 +48,8 @@ class _Way:
     """One direction between two nodes.
 
     Attributes:
-        last_ns: when the last message arrives: the next comes after it.
+        last_ns: when the last small message arrives: the next comes after it.
+        last_bulk_ns: when the last large one does.
         cuts: how many faults hold it back now.
         extra_s: how much slower faults make it now.
         waiting: what arrived while it was cut: epochs and messages.
@@ -57,6 +58,7 @@ class _Way:
     sender: NodeId
     receiver: NodeId
     last_ns: int = 0
+    last_bulk_ns: int = 0
     cuts: int = 0
     extra_s: float = 0.0
     waiting: deque[tuple[int, object]] = field(default_factory=deque)
@@ -70,6 +72,7 @@ class Links:
         rng: draws delays and chances.
         options: may be replaced at any time.
         wire: what a message becomes on its way, e.g. its encoding and decoding.
+        bulk: the kinds of messages that others may overtake.
 
     Attributes:
         options, wire: as above.
@@ -83,7 +86,9 @@ class Links:
         rng: Random,
         options: LinkOptions | None = None,
         wire: Callable[[object], object] | None = None,
+        bulk: tuple[type, ...] = (),
     ) -> None:
+        self._bulk = bulk
         self.options = options or LinkOptions()
         self.observer: Observer | None = None
         self.send_hooks: dict[NodeId, SendHook] = {}
@@ -198,6 +203,12 @@ class Links:
         """Put something on its way, behind what is on it."""
         options, rng = self.options, self._rng
         delay_s = self._draw(options.delay_s) + way.extra_s
+        is_bulk = isinstance(message, self._bulk)
+        if is_bulk:
+            delay_s += self._draw(options.bulk_s)
+        last_ns = way.last_bulk_ns if is_bulk else way.last_ns
+        if isinstance(message, _Close):
+            last_ns = max(way.last_ns, way.last_bulk_ns)  # behind everything
         arrival_ns = self._loop.now_ns + int(delay_s * NS)
         if options.loss and rng.random() < options.loss:
             self._tell("drop", way.sender, way.receiver, message)
@@ -207,9 +218,13 @@ class Links:
             self._loop.at(late_ns, self._arrive, way, epoch, message)
         if options.reorder and rng.random() < options.reorder:
             # After what was sent before, and overtaken by what is sent now.
-            arrival_ns = max(arrival_ns, way.last_ns) + int(self._draw(options.reorder_s) * NS)
+            arrival_ns = max(arrival_ns, last_ns) + int(self._draw(options.reorder_s) * NS)
         else:
-            arrival_ns = way.last_ns = max(arrival_ns, way.last_ns + 1)
+            arrival_ns = max(arrival_ns, last_ns + 1)
+            if is_bulk:
+                way.last_bulk_ns = arrival_ns
+            else:
+                way.last_ns = arrival_ns
         self._loop.at(arrival_ns, self._arrive, way, epoch, message)
 
     def _arrive(self, way: _Way, epoch: int, message: object) -> None:
@@ -315,6 +330,7 @@ class Links:
             up_ns = self._loop.now_ns + int(self._draw(self.options.delay_s) * NS)
             way = self._way(peer, end)
             way.last_ns = max(way.last_ns, up_ns)  # nothing arrives before
+            way.last_bulk_ns = max(way.last_bulk_ns, up_ns)
             self._settled_ns[pair] = max(up_ns, self._settled_ns.get(pair, 0))
             self._loop.at(up_ns, self._connect, end, peer, epoch)
 

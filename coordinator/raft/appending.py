@@ -19,7 +19,7 @@ from coordinator.raft.parting import last_of_term
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.standing import Standing
 from coordinator.raft.timing import MS
-from raftbatch.errors import Invariant, NoSpace, Overloaded
+from raftbatch.errors import Invariant, NoSpace, Overloaded, PayloadTooLarge
 
 _FULL_MS = 500
 """How long a follower without room says nothing of what it lacks: the leader
@@ -39,6 +39,7 @@ class Appending:
         self.verified = 0
         self._acknowledged = 0
         self._full_until_ns = 0
+        self._is_swamped = False  # too much waits for the disk, as of the last try to append
 
     def reset(self) -> None:
         """Forget what was compared: a new term has another leader."""
@@ -73,6 +74,7 @@ class Appending:
 
     def durable(self) -> None:
         """Tell the leader if more has become durable."""
+        self._is_swamped = False
         if self._holds() > self._acknowledged:
             self.acknowledge(0)
 
@@ -93,9 +95,17 @@ class Appending:
                 log.truncate(entry.index - 1)
             try:
                 log.append(entry.term, entry.data)
-            except (NoSpace, Overloaded):
+            except NoSpace:
                 self._full_until_ns = standing.now_ns + _FULL_MS * MS
                 break
+            except Overloaded:
+                self._is_swamped = True
+                break
+            except PayloadTooLarge as error:
+                raise Invariant(
+                    f"the leader sent entry {entry.index}, but {error.message}: give every node "
+                    "the same limits, then start this one again"
+                ) from None
             prev = entry.index
         return prev
 
@@ -115,7 +125,7 @@ class Appending:
         an entry. Source: Raft paper, 5.3.
         """
         standing, log = self._standing, self._standing.log
-        if standing.now_ns < self._full_until_ns:
+        if self._is_swamped or standing.now_ns < self._full_until_ns:
             self.acknowledge(message.round)
             return
         last = min(message.prev_index - 1, log.last_index)

@@ -25,6 +25,7 @@ from coordinator.raft.election import Election
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     Message,
     PreVote,
@@ -90,7 +91,7 @@ class Core:
         standing.commit = newest.index if newest else 0
         self.election = Election(standing, may_lead, self._lead)
         self.appending = Appending(standing)
-        self.receiving = Receiving(standing, store, self._install, self.appending.acknowledge)
+        self.receiving = Receiving(standing, store, self._install)
         self.reads = Reads(standing)
         self.transfer = Transfer(standing)
         self.replication: Replication | None = None
@@ -203,14 +204,17 @@ class Core:
         return standing.log.last_index
 
     def replicate(self, now_ns: int) -> None:
-        """Send what was proposed; once for many proposals."""
+        """Send what was proposed, and begin a round for what is to be read; once for many."""
         self.standing.now_ns = now_ns
         if self.replication is not None:
+            if self.reads.newest_round > self.replication.round:
+                self.replication.beat()
+                self.reads.answered(self.replication.answered_round())
             self.replication.feed()
             self._advance()
 
     def read(self, now_ns: int, answer: Answer) -> None:
-        """Ask for an index to have applied before a linearizable read.
+        """Ask for an index to have applied before a linearizable read; `replicate` must follow.
 
         Raises:
             NotLeader, NoLeader: definite; this node does not lead, or not surely yet.
@@ -223,8 +227,7 @@ class Core:
                 "this leader has committed nothing yet", retry_after_ms=standing.timing.retry_ms
             )
         assert self.replication is not None
-        self.reads.ask(self.replication.beat(), answer)
-        self.reads.answered(self.replication.answered_round())
+        self.reads.ask(self.replication.round + 1, answer)
 
     def hand_over(self, now_ns: int, heir: NodeId, done: Done) -> None:
         """Hand leadership to a peer.
@@ -258,6 +261,9 @@ class Core:
             case AppendEntries():
                 self._heed(sender)
                 self.appending.on_append_entries(message)
+            case Beat():
+                self._heed(sender)
+                self.appending.acknowledge(message.round)
             case InstallSnapshot():
                 self._heed(sender)
                 if message.index <= standing.commit:
@@ -280,7 +286,7 @@ class Core:
         """Tell a leader or candidate of an earlier term that there is a later one."""
         standing = self.standing
         match message:
-            case AppendEntries() | InstallSnapshot():
+            case AppendEntries() | Beat() | InstallSnapshot():
                 standing.send(sender, AppendReply(standing.term, 0, 0, 0, 0, 0))
             case RequestVote():
                 standing.send(sender, VoteReply(standing.term, False))

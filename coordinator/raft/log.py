@@ -100,6 +100,7 @@ class ReplicatedLog:
         config: LogConfig,
         on_failed: Callable[[Fatal], None],
     ) -> None:
+        config.window.check_fits(limits.journal)
         self.failure: Fatal | None = None
         self._world = world
         self._loop = asyncio.get_running_loop()
