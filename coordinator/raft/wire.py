@@ -24,6 +24,7 @@ from coordinator.raft.greeting import Malformed
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     Message,
     PreVote,
@@ -52,6 +53,7 @@ _PLAIN: dict[int, tuple[type[Message], tuple[type, ...]]] = {
     6: (AppendReply, (int, int, int, int, int, int)),
     8: (SnapshotReply, (int, int, int, int)),
     9: (TimeoutNow, (int,)),
+    10: (Beat, (int, int)),
 }
 _APPEND_ENTRIES, _INSTALL_SNAPSHOT = 5, 7
 _APPEND_TYPES = [int] * 5 + [list, list, bytes]
