@@ -18,6 +18,7 @@ from chaos.checkers.raft import Life, RaftChecker, Violation, quiet, reads_too_m
 from chaos.checkers.raft_history import History
 from chaos.nemesis import Nemesis
 from chaos.suites.raft_clients import Clients
+from chaos.suites.raft_operator import Operator
 from chaos.suites.raft_options import draw
 from chaos.suites.raft_replica import ListReplica
 from chaos.suites.raft_trace import Trace, explained
@@ -29,9 +30,10 @@ from chaos.worlds.sim import SimNode
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
+from coordinator.raft.membership import Membership, founders
 from coordinator.raft.messages import BULK, Message
 from coordinator.raft.standing import Role
-from raftbatch.errors import CannotStart, DiskFailed, Fatal
+from raftbatch.errors import CannotStart, DiskFailed, Fatal, Removed
 from raftbatch.ids import ClusterId, Identity, NodeId
 
 _DIRECTORY = "/data"
@@ -41,6 +43,7 @@ _HEALED_S = 10.0  # within which all must be well again
 _SLICE_S = 0.1
 _CROWDED_MAX = 20  # slices: what was read for broken connections is long over
 _IDLE_S = 60.0
+_COUNTED = ("crashes", "elections", "installs", "transfers", "changes", "joins", "wipes", "removed")
 
 
 def run_seed(seed: int) -> dict[str, int]:
@@ -63,6 +66,9 @@ class _End:
     """Where a node's messages come in."""
 
     def __init__(self, log: ReplicatedLog) -> None:
+        self.incarnation = log.identity.incarnation
+        self.admits = log.admits
+        self.refused = log.refused
         self.connected = log.connected
         self.disconnected = log.disconnected
         self._receive = log.receive
@@ -70,6 +76,17 @@ class _End:
     def receive(self, peer: NodeId, message: object) -> None:
         """Hand in a message."""
         self._receive(peer, cast("Message", message))
+
+
+class _Peers:
+    """What the product sends through: everybody is connected to everybody."""
+
+    def __init__(self, port: Port) -> None:
+        self.send = port.send
+        self.drop = port.drop
+
+    def update(self, membership: Membership) -> None:
+        """Leave all connections as they are."""
 
 
 class RaftRun:
@@ -85,7 +102,9 @@ class RaftRun:
         self._trace = trace
         self._options = options = draw(seed)
         self._nodes = [NodeId(f"n{number}") for number in range(1, options.voters + 1)]
-        self._checker = RaftChecker(self._nodes, options.slack_bytes)
+        self._founders = founders({node: f"{node}:1" for node in self._nodes})
+        self._founding = {(member.node_id, 1) for member in self._founders.members}
+        self._checker = RaftChecker(self._founders, options.slack_bytes)
         self._history = History(self._checker.complain)
 
     def run(self) -> dict[str, int]:
@@ -114,27 +133,35 @@ class RaftRun:
             "events": loop.events,
             "acks": self._history.acks,
             "reads": self._history.reads,
-            **{name: counts[name] for name in ("crashes", "elections", "installs", "transfers")},
+            **{name: counts[name] for name in _COUNTED},
         }
 
     def _phases(self, loop: VirtualLoop, cluster: SimCluster) -> None:
-        options, seed = self._options, self._seed
+        options, seed, checker = self._options, self._seed, self._checker
         clients = Clients(cluster, self._checker, self._history, options, Random(f"{seed} clients"))
         nemesis = Nemesis(cluster, clients.leader, options.mix, Random(f"{seed} nemesis"))
+        self._operator = operator = Operator(
+            cluster, checker, clients.leader, options.changes_per_s, Random(f"{seed} operator")
+        )
         for node in self._nodes:
             cluster.start(node)
         clients.begin()
         loop.after(_CALM_S, nemesis.begin)
+        loop.after(_CALM_S, operator.begin)
         loop.run_for(_CALM_S + options.safety_s)
+        operator.end()
         nemesis.heal()
         self._recover(loop, cluster, clients, "all was healed")
+        self._make_whole(loop, cluster)
         clients.end()
         self._settle(loop, cluster)
         if options.is_idle_watched:
             self._idle(loop)
-        for node in self._nodes:
+        checker.counts.update(operator.counts)
+        members = list(checker.lives)
+        for node in members:
             cluster.kill(node, power=True)
-        for node in self._nodes:
+        for node in members:
             cluster.start(node)
         self._recover(loop, cluster, clients, "all lost their power")
         self._settle(loop, cluster)
@@ -152,7 +179,7 @@ class RaftRun:
         while loop.time() < deadline:
             loop.run_for(_SLICE_S)
             leader = clients.leader()
-            if leader is None or len(self._checker.lives) < len(self._nodes):
+            if leader is None:
                 continue
             if acks is None:
                 acks = self._history.acks
@@ -160,6 +187,17 @@ class RaftRun:
                 return
             clients.write(leader)
         self._break(f"{_HEALED_S:.0f} s after {since}: {self._state(cluster)}")
+
+    def _make_whole(self, loop: VirtualLoop, cluster: SimCluster) -> None:
+        """Within twenty seconds all members live and vote, and nobody else does."""
+        deadline = loop.time() + 2 * _HEALED_S
+        left: str | None = ""
+        while loop.time() < deadline:
+            left = self._operator.is_whole()
+            if left is None:
+                return
+            loop.run_for(_SLICE_S)
+        self._break(f"{left} after {2 * _HEALED_S:.0f} s: {self._state(cluster)}")
 
     def _settle(self, loop: VirtualLoop, cluster: SimCluster) -> None:
         """Within ten seconds all replicas are equal, and nothing is under way."""
@@ -173,7 +211,7 @@ class RaftRun:
             self._checker.check(crowded < _CROWDED_MAX, "a node reads the same from disk again")
             at = [life.log.applied for life in lives.values()]
             committed = len(self._checker.committed)
-            if len(at) < len(self._nodes) or min(at) < committed:
+            if self._operator.is_whole() or min(at) < committed:
                 left = "not all have applied all"
                 continue
             left = quiet(lives)
@@ -204,21 +242,29 @@ class RaftRun:
         )
 
         def failed(error: Fatal) -> None:
-            if not isinstance(error, DiskFailed):
+            if isinstance(error, Removed):
+                self._has_left(node, lives[0].log.identity.incarnation)
+            elif not isinstance(error, DiskFailed):
                 checker.complain(f"{node} failed: {error!r}")
             world.exit(str(error))
 
+        life = self._operator.lives[node]
+        if life is None:
+            raise CannotStart(f"the disk of {node} is empty: it must be added again")
         try:
             if not DataDirectory.is_initialised(world, _DIRECTORY):
                 DataDirectory.create(
-                    world, _DIRECTORY, Identity(_CLUSTER, node, 1), options.storage
+                    world,
+                    _DIRECTORY,
+                    Identity(_CLUSTER, node, life),
+                    options.storage,
+                    self._founders if (node, life) in self._founding else None,
                 )
             log = ReplicatedLog(
                 world,
                 _DIRECTORY,
                 options.storage,
-                self._nodes,
-                port,
+                _Peers(port),
                 replica,
                 options.log,
                 failed,
@@ -229,6 +275,13 @@ class RaftRun:
             raise
         lives.append(checker.begin(node, log))
         return _End(log)
+
+    def _has_left(self, node: NodeId, incarnation: int) -> None:
+        """Judge that a node has ended as a member no more."""
+        members = self._checker.members.committed
+        if members.why_over(node, incarnation) is None:
+            self._checker.complain(f"{node} ends as removed from {members}")
+        self._operator.gone(node)
 
     def _has_died(self, node: NodeId, why: str) -> None:
         self._checker.end(node)
@@ -245,7 +298,7 @@ class RaftRun:
 
     def _state(self, cluster: SimCluster) -> str:
         lines = []
-        for node in self._nodes:
+        for node in cluster.nodes:
             life = self._checker.lives.get(node)
             if life is None:
                 lines.append(f"{node} is down, {cluster.refused.get(node)!r}")

@@ -1,21 +1,27 @@
 """What a node is in the cluster at this moment, as far as it knows.
 
 The one piece of state that the objects of the core share: role, leader, commit
-index, the log, and what is to be sent. Term and vote are the log's hard state:
-there is no second copy that could differ. What lives here: that state, and the
-few steps that keep it consistent. What must never live here: a rule of when to
-take them (`election`, `appending`, `replication`). Called by: the core's
-objects. Deterministic: time and chance come in from outside.
+index, the log, and what is to be sent. Term and vote are the log's hard state,
+and the membership is the log's newest, committed or not: there is no second copy
+that could differ, so a membership takes effect with its entry, and is taken back
+with it. What lives here: that state, and the few steps that keep it consistent.
+What must never live here: a rule of when to take them (`election`, `appending`,
+`replication`). Called by: the core's objects. Deterministic: time and chance
+come in from outside. Source: thesis, 4.1 (the newest configuration in the log).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
+from coordinator.raft.membership import Membership, decode
 from coordinator.raft.messages import Message, Outgoing
 from coordinator.raft.ports import Log
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.timing import MS, Timing
+from raftbatch.errors import Invariant, NoLeader, NotLeader
 from raftbatch.ids import NodeId
 
 
@@ -27,36 +33,48 @@ class Role(Enum):
     LEADER = "leader"
 
 
+class _Electorate(NamedTuple):
+    """Who votes in a membership, and whether this node does."""
+
+    membership: Membership
+    voters: tuple[NodeId, ...]
+    peers: tuple[NodeId, ...]
+    is_voter: bool
+
+
 class Standing:
     """See the module's docstring.
 
     Args:
         self_id: this node.
-        voters: all voters, this node among them.
+        incarnation: which life of it.
+        base: the newest snapshot's membership; an empty one where there is no snapshot.
         log: entries and hard state.
         timing: the timers.
         below: draws an integer from 0 up to, not including, its argument.
 
     Attributes:
+        base: as above; replaced with an installed snapshot.
         now_ns: the monotonic time of the event being handled.
         role: see `Role`.
         leader: whom this node takes for the leader of its term; None if unknown.
         commit: highest index known committed. Never falls while the process lives.
-        outbox: what is to be sent, in order; the facade empties it.
+        outbox: what is to be sent, in order; the driver empties it.
+        unwelcome: peers whose connection is to be closed: they were removed. The driver empties it.
     """
 
     def __init__(
         self,
         self_id: NodeId,
-        voters: Sequence[NodeId],
+        incarnation: int,
+        base: Membership,
         log: Log,
         timing: Timing,
         below: Callable[[int], int],
     ) -> None:
         self.self_id = self_id
-        self.voters = tuple(sorted(voters))
-        self.peers = tuple(voter for voter in self.voters if voter != self_id)
-        self.quorum = len(self.voters) // 2 + 1
+        self.incarnation = incarnation
+        self.base = base
         self.log = log
         self.timing = timing
         self.now_ns = 0
@@ -64,8 +82,96 @@ class Standing:
         self.leader: NodeId | None = None
         self.commit = log.first_index - 1
         self.outbox: list[Outgoing] = []
+        self.unwelcome: list[NodeId] = []
         self._below = below
         self._hard_state_lsn = 0  # what was read at the start is durable
+        self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
+        self._derived: _Electorate | None = None
+
+    # Who belongs to the cluster.
+
+    @property
+    def membership(self) -> Membership:
+        """The one in force: the log's newest, committed or not. Empty before there is any."""
+        return self._at(self.log.last_index)
+
+    @property
+    def committed_membership(self) -> Membership:
+        """The newest that is known to be committed."""
+        return self._at(self.commit)
+
+    @property
+    def is_membership_committed(self) -> bool:
+        """Whether the one in force is committed."""
+        entry = self.log.config(self.log.last_index)
+        return entry is None or entry.index <= self.commit
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """All voters; perhaps this node is one."""
+        return self._electorate.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this life of this node votes, and counts."""
+        return self._electorate.is_voter
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node may ask for votes: as a voter, or one whose removal is not committed.
+
+        Its log may be the longest, with its own removal in it: if it stood back, nobody
+        could be elected. It counts its own vote only as a voter.
+        Source: thesis, 4.2.2 ("might still be needed until the Cnew entry is committed").
+        """
+        entry = self.log.config(self.log.last_index)
+        if self.is_voter or entry is None or entry.index <= self.commit:
+            return self.is_voter
+        own = self._at(entry.index - 1).get(self.self_id)
+        return own is not None and own.incarnation == self.incarnation and own.votes
+
+    @property
+    def peers(self) -> tuple[NodeId, ...]:
+        """The other voters."""
+        return self._electorate.peers
+
+    @property
+    def quorum(self) -> int:
+        """How many voters make a majority."""
+        return len(self.voters) // 2 + 1
+
+    @property
+    def why_removed(self) -> str | None:
+        """Why this life of this node is no part of the cluster any more, for good."""
+        return self.committed_membership.why_over(self.self_id, self.incarnation)
+
+    @property
+    def _electorate(self) -> _Electorate:
+        """Who votes in the membership in force; worked out once for each."""
+        membership = self.membership
+        if self._derived is None or self._derived.membership is not membership:
+            voters, own = membership.voters, membership.get(self.self_id)
+            is_voter = own is not None and own.incarnation == self.incarnation and own.votes
+            peers = tuple(voter for voter in voters if voter != self.self_id)
+            self._derived = _Electorate(membership, voters, peers, is_voter)
+        return self._derived
+
+    def _at(self, index: int) -> Membership:
+        """Return the membership of the log up to an index."""
+        entry = self.log.config(index)
+        if entry is None:
+            return self.base
+        for known, membership in self._decoded:
+            if known is entry:
+                return membership
+        try:
+            membership = decode(entry.data)
+        except ValueError as error:
+            raise Invariant(f"entry {entry.index} is no membership: {error}") from None
+        self._decoded = [(entry, membership), *self._decoded[:1]]
+        return membership
+
+    # What it says.
 
     @property
     def term(self) -> int:
@@ -89,6 +195,18 @@ class Standing:
         "updated on stable storage before responding to RPCs".
         """
         self.outbox.append(Outgoing(to, message, self._hard_state_lsn))
+
+    def check_leads(self, term: int) -> None:
+        """Raise unless this node leads that term.
+
+        Raises:
+            NotLeader, NoLeader: definite.
+        """
+        if self.role is Role.LEADER and term == self.term:
+            return
+        if self.leader not in (None, self.self_id):
+            raise NotLeader(f"{self.leader} leads", leader=str(self.leader))
+        raise NoLeader(f"this node does not lead term {term}", retry_after_ms=self.timing.retry_ms)
 
     def after_ms(self, least: int, most: int) -> int:
         """Return a moment drawn between so many milliseconds from now."""

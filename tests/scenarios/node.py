@@ -16,6 +16,7 @@ from chaos.worlds.disk import SimDisk
 from chaos.worlds.stepped import SimWorld, StepClock
 from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
+from coordinator.raft.membership import Membership
 from coordinator.raft.messages import Message
 from coordinator.raft.replication import Window
 from coordinator.raft.retention import RetentionLimits
@@ -25,7 +26,7 @@ from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
 from coordinator.raft.timing import MS, Timing
-from raftbatch.errors import Fatal
+from raftbatch.errors import Fatal, Removed
 from raftbatch.ids import ClusterId, Identity, NodeId
 
 DIRECTORY = "/data"
@@ -47,7 +48,7 @@ class Host(Protocol):
     clock: StepClock
     window: Window
     piece_bytes: int
-    voters: tuple[NodeId, ...]
+    founders: Membership
 
     def send(self, sender: NodeId, to: NodeId, message: Message) -> None:
         """Take a message that has been released."""
@@ -65,6 +66,14 @@ class Host(Protocol):
         """Take note that it runs no more."""
         ...
 
+    def deliver_last_words(self, node: Node) -> None:
+        """Deliver what a node said before it ended, which its transport does not lose."""
+        ...
+
+    def drop(self, node: Node, peer: NodeId) -> None:
+        """Close a connection of its."""
+        ...
+
 
 class Node:
     """See the module's docstring.
@@ -75,22 +84,25 @@ class Node:
         applied: index of the last entry in `state`.
         held: workers that do nothing unless told: `journal-write`, `journal-read`, `snapshots`.
         failure: why it stopped by itself.
+        config: the membership at `applied`, in its encoded form.
         remembered: terms of the entries that were durable when it was last up.
     """
 
-    def __init__(self, host: Host, node_id: NodeId) -> None:
+    def __init__(self, host: Host, node_id: NodeId, joins_as: int | None = None) -> None:
         self.host = host
         self.id = node_id
         self.disk = SimDisk(Random(f"disk {node_id}"), DISK_BYTES)
         self.world = SimWorld(1, self.disk)
-        self.identity = Identity(ClusterId("0" * 32), node_id, 1)
-        DataDirectory.create(self.world, DIRECTORY, self.identity, STORAGE)
+        self.identity = Identity(ClusterId("0" * 32), node_id, joins_as or 1)
+        founders = None if joins_as else host.founders
+        DataDirectory.create(self.world, DIRECTORY, self.identity, STORAGE, founders)
         self.core: Core | None = None
         self.failure: Fatal | None = None
         self.remembered: dict[int, int] = {}
         self.held: set[str] = set()
         self.state: list[str] = []
         self.applied = 0
+        self.config = b""
 
     # Its life.
 
@@ -100,7 +112,7 @@ class Node:
         self.world.clock = self.host.clock
         self.failure = None
         self.held.clear()
-        self.state, self.applied = [], 0
+        self.state, self.applied, self.config = [], 0, b""
         self.data = DataDirectory.open(
             self.world,
             DIRECTORY,
@@ -111,7 +123,7 @@ class Node:
         self.snapshotting = Snapshotting(self.data, self._failed)
         self.core = Core(
             self.id,
-            self.host.voters,
+            self.identity.incarnation,
             self.data.journal,
             self.snapshotting,
             self,
@@ -152,10 +164,15 @@ class Node:
         try:
             handle()
             self.settle()
+            standing = self.running.standing
+            if standing.why_removed and standing.role is not Role.LEADER:
+                self._failed(Removed(standing.why_removed))
         except Fatal as error:
             self._failed(error)
         if self.failure is not None:
             self.host.tell(f"{self.id} stops: {type(self.failure).__name__}: {self.failure}")
+            if isinstance(self.failure, Removed):
+                self.host.deliver_last_words(self)
             self.stop()
             return
         after = self.facts()
@@ -163,6 +180,14 @@ class Node:
         if changes:
             self.host.tell(f"{self.id}: {', '.join(changes)}")
         self.host.check(self)
+        standing = self.running.standing
+        unwelcome, standing.unwelcome = standing.unwelcome, []
+        for peer in unwelcome:
+            self.host.drop(self, peer)
+
+    def refused(self, why: str) -> None:
+        """Take in that a peer does not admit it."""
+        self.event(lambda: self._failed(Removed(why)))
 
     def settle(self) -> None:
         """Do what the driver does after an event, until nothing is left but what is held."""
@@ -193,7 +218,7 @@ class Node:
         term = self.data.journal.term(self.applied)
         assert term is not None
         content = "\n".join(self.state).encode()
-        self.snapshotting.capture(self.applied, term, b"config", [content], self.data.retain)
+        self.snapshotting.capture(self.applied, term, self.config, [content], self.data.retain)
 
     # What it shows.
 
@@ -214,6 +239,7 @@ class Node:
             "log": f"log {self.log()}",
             "durable": "" if durable == journal.last_index else f"durable {durable}",
             "commit": f"commit {standing.commit}",
+            "members": f"members {standing.membership}",
         }
 
     def terms(self) -> dict[int, int]:
@@ -287,7 +313,9 @@ class Node:
                 if entry.index <= commit:
                     assert entry.index == self.applied + 1, f"{self.id} applies with a gap"
                     self.applied = entry.index
-                    if entry.data:
+                    if entry.is_config:
+                        self.config = entry.data
+                    elif entry.data:
                         self.state.append(entry.data.rstrip(PADDING).decode())
 
     def _read(self, first: int) -> Sequence[Entry]:
@@ -303,11 +331,12 @@ class Node:
             with self.data.snapshots.read(newest) as reader:
                 content = reader.read(0, newest.content_bytes).decode()
             self.state, self.applied = content.split("\n") if content else [], newest.index
+            self.config = newest.config
 
     def _failed(self, error: Fatal) -> None:
         self.failure = self.failure or error
 
     def _below(self, bound: int) -> int:
         """Draw: each node another part of the span, in whole ms, so that traces read well."""
-        place = self.host.voters.index(self.id)
-        return bound * place // len(self.host.voters) // MS * MS
+        place = int(self.id[1:]) - 1
+        return bound * place // max(len(self.host.founders.members), place + 1) // MS * MS

@@ -15,6 +15,7 @@ from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.sim import Machine, SimNode
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import LogConfig, ReplicatedLog
+from coordinator.raft.membership import Membership
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
@@ -23,7 +24,7 @@ from coordinator.raft.snapshots import SnapshotMeta
 from raftbatch.errors import Fatal, Invariant, NotLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.world import Buffer
-from tests.scenarios.fakes import N1
+from tests.scenarios.fakes import N1, members
 from tests.scenarios.node import DIRECTORY, STORAGE
 
 
@@ -50,11 +51,25 @@ class Words:
 
 
 class NoPeers:
-    """There are none."""
+    """There are none that could be reached.
+
+    Attributes:
+        told: every membership it was told of.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[Membership] = []
 
     def send(self, peer: NodeId, message: Message) -> None:
         """Nobody is there."""
         raise AssertionError(f"{message} to {peer}")
+
+    def update(self, membership: Membership) -> None:
+        """They stay away."""
+        self.told.append(membership)
+
+    def drop(self, peer: NodeId) -> None:
+        """Nobody is there."""
 
 
 class Bench:
@@ -70,6 +85,7 @@ class Bench:
     def start(self) -> ReplicatedLog:
         """Begin a process."""
         self.world: SimNode = self.machine.boot()
+        self.peers = NoPeers()
         self.replica = Words()
         log = self.world.call(self._boot)
         assert log is not None
@@ -80,13 +96,12 @@ class Bench:
     def _boot(self) -> ReplicatedLog:
         if not DataDirectory.is_initialised(self.world, DIRECTORY):
             identity = Identity(ClusterId("0" * 32), N1, 1)
-            DataDirectory.create(self.world, DIRECTORY, identity, STORAGE)
+            DataDirectory.create(self.world, DIRECTORY, identity, STORAGE, members(N1))
         return ReplicatedLog(
             self.world,
             DIRECTORY,
             STORAGE,
-            [N1],
-            NoPeers(),
+            self.peers,
             self.replica,
             LogConfig(window=Window(message_bytes_max=4000, in_flight_bytes_max=4000)),
             self.failures.append,
