@@ -166,7 +166,7 @@ MEMBERS = [
     _seed(
         "removed-one-deaf-to-a-refusal",
         "log",
-        "        self._driver.fail(removed(f\"{why} ({peer} says so)\"))\n",
+        '        self._driver.fail(removed(f"{why} ({peer} says so)"))\n',
         "        pass\n",
         0,
     ),

@@ -3,8 +3,8 @@
 Of two nodes the one with the lower id calls, again and again; so there is one
 connection for both ways. A connection that comes where there is one already
 takes its place: whatever the old one still had is dropped, and the log hears
-`disconnected`, then `connected`. A member that was removed or replaced by a later
-life of its node loses its connection, and is refused by name.
+`disconnected`, then `connected`. Whose life is over, because it was removed or
+replaced by a later one, is refused by name; the log says when to drop it.
 
     transport = Transport(...)              # may be sent to and updated at once
     log = ReplicatedLog(..., peers=transport, ...)
@@ -151,14 +151,19 @@ class Transport:
             known.link.send(message)
 
     def update(self, membership: Membership) -> None:
-        """Take in who belongs to the cluster now: the others lose their connection."""
+        """Take in who belongs to the cluster now: they are called, and others no more.
+
+        Nobody loses a connection by that: who was removed is told so over it.
+        """
         self._membership = membership
-        if self._handlers is None:
-            return
-        for node, peer in list(self._peers.items()):
-            if peer.link is not None and not self._belongs(node, peer.incarnation):
-                peer.link.end("removed")
-        self._call_who_is_to_be_called()
+        if self._handlers is not None:
+            self._call_who_is_to_be_called()
+
+    def drop(self, peer: NodeId) -> None:
+        """End the connection to a peer that is refused by now."""
+        known = self._peers.get(peer)
+        if known is not None and known.link is not None:
+            known.link.end("removed")
 
     # What the composition root does.
 
@@ -335,10 +340,3 @@ class Transport:
             del self._peers[node]
             if self._handlers is not None:
                 self._handlers.disconnected(node)
-
-    def _belongs(self, node: NodeId, incarnation: int) -> bool:
-        """Return whether that life of a node may be connected: a member, or not known yet."""
-        member = self._membership.get(node)
-        if member is not None:
-            return incarnation >= member.incarnation
-        return incarnation > dict(self._membership.retired).get(node, 0)

@@ -110,7 +110,7 @@ def _encode_entries(message: AppendEntries) -> list[bytes]:
             message.round,
             [entry.term for entry in entries],
             lengths,
-            bytes(len(entries)),
+            bytes(entry.is_config for entry in entries),
         ]
     )
     if max(lengths, default=0) <= _COPIED_BYTES_MAX:
@@ -179,7 +179,7 @@ def _decode_entries(fields: list[Any], rest: memoryview) -> AppendEntries:
         _check(not rest, "bytes behind AppendEntries without entries")
         return AppendEntries(term, prev_index, prev_term, (), commit, round_)
     _check(set(map(type, terms)) | set(map(type, lengths)) == {int}, "a column of entries")
-    _check(not any(flags), "a flag of an entry")
+    _check(max(flags) <= 1, "a flag of an entry")
     _check(prev_index + len(terms) <= NUMBER_MAX, "the index of an entry")
     # A log's terms never decrease, and no entry is of a later term than the leader that sends it.
     ordered = [prev_term, *terms, term]
@@ -192,7 +192,8 @@ def _decode_entries(fields: list[Any], rest: memoryview) -> AppendEntries:
     else:
         data = [bytes(rest[start:end]) for start, end in pairwise(ends)]
     first = prev_index + 1
-    entries = tuple(map(Entry, range(first, first + len(terms)), terms, data))
+    indices = range(first, first + len(terms))
+    entries = tuple(map(Entry, indices, terms, data, map(bool, flags)))
     return AppendEntries(term, prev_index, prev_term, entries, commit, round_)
 
 
