@@ -1,5 +1,9 @@
 """Calling a peer until there is a connection to it, and again when it has ended.
 
+Of two nodes only the one with the lower id keeps calling. The other asks now and
+then, while it waits: that makes the first call at once, which may have waited
+long for a node that was down, and tells a node that was removed that it was.
+
 What lives here: when to call, and the dialling side of a greeting. What must
 never live here: whom to call, what is said on a connection. Called by:
 `transport`, which owns the task that each dialler is.
@@ -18,7 +22,11 @@ from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.ids import Identity, NodeId
 from raftbatch.world import TLS, Clock, Connection, Entropy, Network
 
+CALLS_ALREADY = "no_leader"
+"""The slug with which a node that is asked to call says that it does: try again."""
+
 _MS = 1_000_000  # ns
+_ASK_S = 5.0
 
 
 class NotThis(Exception):
@@ -79,6 +87,29 @@ class Dialler:
         self._refusals = refusals
         self._take = take
         self._delay_ms = limits.dial_ms_min
+        self._is_asked = asyncio.Event()
+
+    def call_now(self) -> None:
+        """Call without waiting any longer: the peer is there."""
+        self._delay_ms = self._limits.dial_ms_min
+        self._is_asked.set()
+
+    async def ask(self, is_connected: Callable[[], bool]) -> None:
+        """Ask the peer to call, now and then while there is no connection, until cancelled."""
+        is_first = True
+        while True:
+            if is_connected():
+                is_first = True
+            else:
+                try:
+                    await self._call()
+                except NotThis as error:
+                    if error.reason != CALLS_ALREADY or not is_first:
+                        self._refusals.note(self._peer, error.reason, error.text)
+                    is_first = False
+                except OSError as error:
+                    self._refusals.note(self._peer, "unreachable", _text(error))
+            await asyncio.sleep(_ASK_S)
 
     async def run(self, present: asyncio.Future[None] | None) -> None:
         """Keep a connection, until cancelled; the present one, if any, until it has ended."""
@@ -99,7 +130,11 @@ class Dialler:
                 # Else two nodes that refuse each other's words would call all the time.
                 if self._clock.monotonic_ns() - since_ns > limits.dial_ms_max * _MS:
                     self._delay_ms = limits.dial_ms_min
-            await asyncio.sleep(self._drawn_s())
+            self._is_asked.clear()
+            try:
+                await asyncio.wait_for(self._is_asked.wait(), self._drawn_s())
+            except TimeoutError:
+                pass  # as nearly always
             self._delay_ms = min(self._delay_ms * 2, limits.dial_ms_max)
 
     def _drawn_s(self) -> float:

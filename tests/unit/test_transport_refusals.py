@@ -36,6 +36,8 @@ from tests.unit.transport_nodes import (
 def test_transport_refuses_another_cluster_by_name_and_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    told: list[dict[str, object]] = []
+
     async def main() -> None:
         network = MemoryNetwork()
         one = await Node(network, N1).begin(TWO)
@@ -50,12 +52,12 @@ def test_transport_refuses_another_cluster_by_name_and_says_so_once(
             assert OTHER_CLUSTER in refusal.text
             assert refusal.times > 20
         assert len(network.dials) < 60
+        told.extend(record.__dict__["fields"] for record in caplog.records)
         await one.close()
         await two.close()
 
     with caplog.at_level(logging.INFO):
         run(main())
-    told = [record.__dict__["fields"] for record in caplog.records]
     assert [(each["peer"], each["reason"]) for each in told] == [
         ("n1", "permission_denied"),
         ("n2", "permission_denied"),
@@ -72,8 +74,8 @@ def test_transport_refuses_what_is_not_the_node_that_was_meant() -> None:
         assert one.heard == two.heard == []
         assert "n1 means to reach n3, and n2 is here" in one.transport.refusals["n3"].text
         for hello, text in (
-            (Hello(CLUSTER, N2, 1, N2), "two of one name"),
-            (Hello(CLUSTER, N3, 1, N2), "n2 calls n3"),
+            (Hello(CLUSTER, N2, 1, N2), "two of that name"),
+            (Hello(CLUSTER, N3, 1, N2), "no member as far as n2 knows"),
         ):
             connection = await network.connect(ADDRESSES[N2], None)
             answer = await exchange(connection, hello)
@@ -199,6 +201,50 @@ def test_transport_drops_whom_the_log_says_and_calls_who_has_become_a_member() -
     run(main())
 
 
+def test_transport_that_comes_back_is_called_at_once() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = MemoryNetwork()
+        one = await Node(network, N1).begin(TWO)
+        await asyncio.sleep(20)
+        calls = len(network.dials)
+        one.transport._diallers[N2][0].call_now()
+        await turns()
+        assert len(network.dials) == calls + 1  # in vain: the next is some time away
+        began = loop.time()
+        two = await Node(network, N2).begin(TWO)
+        await turns(60)
+        assert one.heard == [("connected", N2, 1)]
+        assert two.heard == [("connected", N1, 1)]
+        assert loop.time() - began < 0.01
+        assert two.transport.refusals == {}
+        await one.close()
+        await two.close()
+
+    run(main())
+
+
+def test_transport_that_nobody_calls_learns_why() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        moved = TWO.moved(N2, "10.9.9.9:9")  # where it cannot be reached
+        one = await Node(network, N1).begin(moved)
+        two = await Node(network, N2).begin(TWO)
+        await asyncio.sleep(7)
+        text = two.transport.refusals["n1"].text
+        assert "n1 calls n2 at 10.9.9.9:9, not the other way round: Connection refused" in text
+        one.transport.update(TWO.removed(N2))
+        one.refuses[N2, 1] = "n2 was removed: add it again"
+        await asyncio.sleep(6)
+        assert two.transport.refusals["n1"].reason == "stale_incarnation"
+        assert "n2 was removed: add it again" in two.transport.refusals["n1"].text
+        assert two.heard == []
+        await one.close()
+        await two.close()
+
+    run(main())
+
+
 def test_transport_of_a_joiner_uses_the_seeds_until_it_knows_the_members() -> None:
     async def main() -> None:
         network = MemoryNetwork()
@@ -206,7 +252,7 @@ def test_transport_of_a_joiner_uses_the_seeds_until_it_knows_the_members() -> No
         joiner = await Node(network, N1, seeds=ADDRESSES).begin(Membership())
         await asyncio.sleep(1)
         assert joiner.heard == [("connected", N2, 1)]
-        assert {address for address, _ in network.dials} == {ADDRESSES[N2], ADDRESSES[N3]}
+        assert {address for address, _ in network.dials} == set(ADDRESSES.values())
         joiner.transport.update(TWO)
         await asyncio.sleep(1)
         dials = len(network.dials)

@@ -14,7 +14,7 @@ from coordinator.raft.segments.layout import Entry
 from coordinator.raft.transport import Transport
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.ids import ClusterId, Identity, NodeId
-from tests.unit.memory_network import Certificate, MemoryNetwork
+from tests.unit.memory_network import Certificate, MemoryConnection, MemoryNetwork
 from tests.unit.memory_network import run as run_virtual
 
 CLUSTER = ClusterId("0123456789abcdef" * 2)
@@ -115,6 +115,17 @@ async def pair(network: MemoryNetwork, **options: Any) -> tuple[Node, Node]:
     for node in (one, two):
         node.heard.clear()
     return one, two
+
+
+def ends(one: Node, two: Node) -> tuple[MemoryConnection, MemoryConnection]:
+    """Return both ends of the connection between two nodes."""
+    found = []
+    for node, peer in ((one, two), (two, one)):
+        link = node.transport._peers[peer.name].link
+        assert link is not None
+        assert isinstance(link._connection, MemoryConnection)
+        found.append(link._connection)
+    return found[0], found[1]
 
 
 async def turns(number: int = 20) -> None:
