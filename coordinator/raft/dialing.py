@@ -19,6 +19,7 @@ from coordinator.raft.door import exchange, other_certificate
 from coordinator.raft.greeting import Hello, Refused, Welcome
 from coordinator.raft.refusals import Refusals
 from coordinator.raft.transport_limits import TransportLimits
+from raftbatch.errors import StaleIncarnation
 from raftbatch.ids import Identity, NodeId
 from raftbatch.world import TLS, Clock, Connection, Entropy, Network
 
@@ -59,6 +60,7 @@ class Dialler:
         refusals: told why there is no connection.
         take: given a new connection and the incarnation of its other end; raises
             `NotThis`, or returns what is done when the connection has ended.
+        outcast: told why the other end refuses this life of this node for ever.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Dialler:
         counters: Counters,
         refusals: Refusals,
         take: Callable[[Connection, int], asyncio.Future[None]],
+        outcast: Callable[[str], None],
     ) -> None:
         self._network = network
         self._clock = clock
@@ -86,6 +89,7 @@ class Dialler:
         self._counters = counters
         self._refusals = refusals
         self._take = take
+        self._outcast = outcast
         self._delay_ms = limits.dial_ms_min
         self._is_asked = asyncio.Event()
 
@@ -169,16 +173,18 @@ class Dialler:
 
     def _checked(self, answer: object, connection: Connection, address: str) -> int:
         """Return the incarnation of the node that answered, if it is the one that was meant."""
+        if self._tls is not None and connection.certificate_name != self._peer:
+            text = other_certificate(connection.certificate_name, self._peer)
+            raise NotThis("other_certificate", f"{address}: {text}")
         if isinstance(answer, Refused):
+            if answer.slug == StaleIncarnation.slug:
+                self._outcast(answer.text)
             raise NotThis(answer.slug, f"{self._peer} at {address} refuses: {answer.text}")
         if not isinstance(answer, Welcome):
             raise ConnectionError(f"{address} answers with a {type(answer).__name__}")
         if answer.node_id != self._peer:
             text = f"{self._peer} was called at {address}, and {answer.node_id} is there"
             raise NotThis("other_node", text)
-        if self._tls is not None and connection.certificate_name != self._peer:
-            text = other_certificate(connection.certificate_name, self._peer)
-            raise NotThis("other_certificate", f"{address}: {text}")
         return answer.incarnation
 
 

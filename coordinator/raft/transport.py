@@ -59,6 +59,10 @@ class Handlers(Protocol):
         """Return why that life of a node must not be connected; None if it may."""
         ...
 
+    def refused(self, peer: NodeId, why: str) -> None:
+        """Take in that a peer refuses this life of this node: it is a member no more."""
+        ...
+
 
 @dataclass(slots=True)
 class _Peer:
@@ -250,6 +254,7 @@ class Transport:
             self._counters,
             self._door.refusals,
             lambda connection, incarnation: self._reached(node, connection, incarnation),
+            lambda why: self._is_outcast(node, why),
         )
 
     # Who comes, and who goes.
@@ -264,6 +269,10 @@ class Transport:
         if why_not is not None:
             raise NotThis("stale_incarnation", why_not)
         return self._connect(node, connection, incarnation)
+
+    def _is_outcast(self, node: NodeId, why: str) -> None:
+        if self._handlers is not None:
+            self._handlers.refused(node, why)
 
     def _greeted(self, hello: Hello, connection: Connection) -> Refused | None:
         """Take a connection that was dialled to this node, or say why not."""

@@ -54,6 +54,9 @@ class Node:
     def disconnected(self, peer: NodeId) -> None:
         pass
 
+    def refused(self, peer: NodeId, why: str) -> None:
+        pass
+
     def admits(self, node: NodeId, incarnation: int) -> str | None:
         return None
 

@@ -97,6 +97,9 @@ class Node:
         """Return once it has lost a connection."""
         await self._has_changed.wait()
 
+    def refused(self, peer: NodeId, why: str) -> None:
+        self.heard.append(("refused", peer, why))
+
     def admits(self, node: NodeId, incarnation: int) -> str | None:
         return self.refuses.get((node, incarnation))
 
