@@ -337,7 +337,7 @@ class Transport:
             connection,
             self._limits,
             self._counters,
-            lambda message: self._received(node, link, message),
+            lambda message: self._received(node, message),
             lambda reason: self._ended(node, peer, reason),
         )
         peer = _Peer(link, incarnation, self._clock.monotonic_ns(), self._loop.create_future())
@@ -351,8 +351,8 @@ class Transport:
             link.begin()
         return peer.ended
 
-    def _received(self, node: NodeId, link: Link, message: Message) -> None:
-        if self._handlers is not None and not link.is_over:
+    def _received(self, node: NodeId, message: Message) -> None:
+        if self._handlers is not None:
             self._handlers.receive(node, message)
 
     def _ended(self, node: NodeId, peer: _Peer, reason: str) -> None:

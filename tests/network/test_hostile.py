@@ -14,7 +14,7 @@ from coordinator.raft import greeting
 from coordinator.raft.greeting import Hello, Welcome
 from coordinator.raft.messages import AppendEntries
 from coordinator.raft.segments.layout import Entry
-from raftbatch.realworld import RealConnection, RealNetwork, RealTLS, load_tls
+from raftbatch.realworld import RealConnection, RealListener, RealNetwork, RealTLS, load_tls
 from tests.network.certificates import Authority
 from tests.network.nodes import CLUSTER, N1, N2, Run, Two, descriptors, until
 
@@ -32,7 +32,7 @@ def plain(_name: str) -> None:
     """Return no certificate."""
 
 
-@pytest.fixture(params=["plain", "tls"])
+@pytest.fixture(params=["plain", pytest.param("tls", marks=pytest.mark.slow)])
 def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], RealTLS | None]:
     """Return where a node gets its certificate from, once without."""
     if request.param == "plain":
@@ -138,6 +138,9 @@ def test_hostile_halves_of_connections_and_of_handshakes(
             halves.append((reader, writer))
             if len(halves) % 50 == 0:
                 await two.exchange()
+        listener = two.two.door._listener
+        assert isinstance(listener, RealListener)
+        assert len(listener._handshakes) <= 256
         await two.reconnect()
         await two.exchange()
         for reader, writer in halves:  # each is closed by the node in bounded time

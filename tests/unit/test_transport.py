@@ -168,7 +168,14 @@ def test_transport_drops_what_a_replaced_connection_still_had() -> None:
         ]
         assert old[1].is_closed
         # Even what the old one's reader is handed from now on.
-        old[1]._receiver.received(0)  # type: ignore[union-attr]
+        receiver = old[1]._receiver
+        assert receiver is not None
+        taken = (
+            len(greeting.encode(Hello(CLUSTER, N1, 1, N2))) + two.counters["link.bytes_received"]
+        )
+        data = old[0].sent[taken:]
+        receiver.buffer()[: len(data)] = data
+        receiver.received(len(data))
         new.write(b"\0\0\0\0\0")
         await turns()
         assert len(two.heard) == 3
@@ -258,6 +265,27 @@ def test_transport_never_takes_its_own_pause_for_the_peers() -> None:
         loop.now_ns += 500 * 10**9  # type: ignore[attr-defined]  # nothing ran for long
         await asyncio.sleep(5)
         assert one.heard == two.heard == []
+        await one.close()
+        await two.close()
+
+    run(main())
+
+
+def test_transport_reads_what_has_come_before_it_judges_silence() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = MemoryNetwork()
+        one, two = await pair(network)
+        link = one.transport._peers[N2].link
+        assert link is not None
+        mine, _ = ends(one, two)
+        mine.is_stuck = True
+        for _ in range(100):
+            await asyncio.sleep(0.05 if link._silent_ticks < 8 else 0)
+        assert link._ticking is not None  # with the next it is two seconds and more
+        loop.call_at(link._ticking.when(), mine.unstick)  # at that very instant, but later
+        await asyncio.sleep(1)
+        assert one.heard == []
         await one.close()
         await two.close()
 
