@@ -194,6 +194,33 @@ class Workers(Protocol):
         ...
 
 
+class Receiver(Protocol):
+    """Who takes in what comes on a connection, on the loop, as it comes.
+
+    No method raises, and none is called inside a call on the connection but
+    `buffer` and `received` inside `hand_over`.
+    """
+
+    def buffer(self) -> memoryview:
+        """Return where the next bytes may be put: room for one at least."""
+        ...
+
+    def received(self, length: int) -> None:
+        """Take in so many bytes at the start of the last `buffer`."""
+        ...
+
+    def writable(self) -> None:
+        """Take in that the queue is short again, after it was not."""
+        ...
+
+    def lost(self, error: OSError | None) -> None:
+        """Take in that the connection has ended: closed by either end (None), or broken.
+
+        Called once, and nothing after it.
+        """
+        ...
+
+
 class Connection(Protocol):
     """One ordered stream of bytes each way, TLS already done where it is on."""
 
@@ -215,8 +242,20 @@ class Connection(Protocol):
         """
         ...
 
+    def hand_over(self, receiver: Receiver) -> None:
+        """Give all that comes from now on to a receiver, what came already at once.
+
+        For a reader for whom a copy more is too much: it says where the bytes go.
+        Nobody calls `read` after that.
+        """
+        ...
+
     def write(self, data: Buffer) -> None:
         """Queue bytes to be sent. Never blocks: see `queued_bytes` and `drain`."""
+        ...
+
+    def write_many(self, buffers: Sequence[Buffer]) -> None:
+        """Queue buffers, one behind the other; none may change before it is sent."""
         ...
 
     @property
@@ -230,6 +269,10 @@ class Connection(Protocol):
         Raises:
             ConnectionError: the connection broke.
         """
+        ...
+
+    def close(self) -> None:
+        """Close once what is queued has been sent, or some seconds have passed."""
         ...
 
     def abort(self) -> None:
@@ -258,9 +301,17 @@ class Network(Protocol):
     """Stream connections."""
 
     async def listen(
-        self, address: str, accept: Callable[[Connection], Awaitable[None]], tls: TLS | None
+        self,
+        address: str,
+        accept: Callable[[Connection], Awaitable[None]],
+        tls: TLS | None,
+        refused: Callable[[str, OSError], None] | None = None,
     ) -> Listener:
         """Listen at `host:port` and run `accept` for each connection, as a task of its own.
+
+        A flood of connections takes neither memory nor descriptors; where there
+        are none, who waits is accepted as soon as there are. `refused` is told
+        of each connection that failed before `accept`: its `host:port`, and why.
 
         Raises:
             OSError: the address is in use, not ours, or does not resolve.

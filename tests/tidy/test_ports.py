@@ -127,9 +127,11 @@ BANNED_METHODS: dict[str, str] = {
 ALLOWED: dict[tuple[str, str], str] = {
     ("raftbatch/cli/text.py", "datetime"): "shows a time that it is given, and asks for none",
     ("raftbatch/realworld/__init__.py", "raftbatch.realworld"): "it is the real world",
+    ("raftbatch/realworld/connection.py", "*"): "it is the real world",
     ("raftbatch/realworld/files.py", "*"): "it is the real world",
     ("raftbatch/realworld/network.py", "*"): "it is the real world",
     ("raftbatch/realworld/process.py", "*"): "it is the real world",
+    ("raftbatch/realworld/tls.py", "*"): "it is the real world",
 }
 
 
