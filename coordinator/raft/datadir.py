@@ -114,7 +114,7 @@ class DataDirectory:
             CannotStart: it is in use, holds data already, or cannot be made.
             DiskFailed: the disk failed.
         """
-        lock = _claim(world, directory)
+        lock = claim(world, directory)
         try:
             journal = journal_directory(directory)
             begun = is_initialised(world.files, journal)
@@ -155,7 +155,7 @@ class DataDirectory:
             CannotStart: it is in use, or no data directory.
             DiskFailed: the disk failed.
         """
-        lock = _claim(world, directory)
+        lock = claim(world, directory)
         journal: Journal | None = None
         try:
             journal = Journal(
@@ -212,7 +212,7 @@ class DataDirectory:
             self._on_failed(error if isinstance(error, Fatal) else unknown)
 
 
-def _claim(world: World, directory: str) -> Lock:
+def claim(world: World, directory: str) -> Lock:
     """Make this process the directory's only writer."""
     try:
         world.files.make_directory(directory)
