@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from coordinator.raft.journal import Journal
+from coordinator.raft.membership import Membership
+from coordinator.raft.membership import decode as decode_membership
+from coordinator.raft.membership import encode as encode_membership
 from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
@@ -107,8 +110,23 @@ class DataDirectory:
         return is_initialised(world.files, journal_directory(directory))
 
     @staticmethod
-    def create(world: World, directory: str, identity: Identity, limits: StorageLimits) -> None:
-        """Begin an empty data directory, durably; `open` is next.
+    def create(
+        world: World,
+        directory: str,
+        identity: Identity,
+        limits: StorageLimits,
+        founders: Membership | None,
+    ) -> None:
+        """Begin a data directory, durably; `open` is next.
+
+        Args:
+            world: the ports.
+            directory: where.
+            identity: whose it is.
+            limits: bounds.
+            founders: the cluster's first membership, this node among them: the log begins with
+                it, and there is no moment at which the directory is there without it. None
+                for a node that joins: its log is empty, and it waits for a leader.
 
         Raises:
             CannotStart: it is in use, holds data already, or cannot be made.
@@ -123,7 +141,8 @@ class DataDirectory:
                     f"{directory} holds snapshots, but no journal: it is not empty. Move it away, "
                     "or put the journal back"
                 )
-            create(world, journal, identity, limits.journal.segment_bytes)
+            first = None if founders is None else encode_membership(founders)
+            create(world, journal, identity, limits.journal.segment_bytes, first)
         finally:
             lock.release()
 
@@ -233,9 +252,27 @@ def _reconcile(directory: str, journal: Journal, snapshots: Snapshots) -> None:
     """
     newest = snapshots.newest
     check_no_gap(directory, journal.first_index, newest)
+    check_membership(directory, newest)
     if newest and journal.term(newest.index) != newest.term:
         journal.reset(newest.index, newest.term)
         journal.flush()
+
+
+def check_membership(directory: str, newest: SnapshotMeta | None) -> None:
+    """Refuse a newest snapshot of which nobody could say who belongs to the cluster.
+
+    Total. Deterministic.
+
+    Raises:
+        Corrupt: it is one.
+    """
+    try:
+        if newest:
+            decode_membership(newest.config)
+    except ValueError as error:
+        path = snapshots_directory(directory)
+        reason = f"the newest snapshot, at {newest.index}, holds no membership: {error}"
+        raise Corrupt(path, 0, reason) from None
 
 
 def check_no_gap(directory: str, first_index: int, newest: SnapshotMeta | None) -> None:
