@@ -175,7 +175,7 @@ class FoundingWorld:
 
         def create(identity: Identity, founders: Membership | None) -> None:
             self._attempts[node, seat.disk] = identity
-            DataDirectory.create(world, DIRECTORY, identity, STORAGE)
+            DataDirectory.create(world, DIRECTORY, identity, STORAGE, founders)
             self._witness.born(node, identity)
 
         def tell(event: str, fields: Mapping[str, object]) -> None:
