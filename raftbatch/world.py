@@ -327,6 +327,24 @@ class Network(Protocol):
         ...
 
 
+class Process(Protocol):
+    """This process: how it is told to stop, and how it ends. For composition roots alone."""
+
+    def on_stop(self, told: Callable[[str], None]) -> None:
+        """Call `told` on the loop with the name of the first signal that asks to stop.
+
+        The second one ends the process at once, whatever it does.
+        """
+        ...
+
+    def end_within(self, duration_ms: int, why: str) -> None:
+        """End the process after so long, with exit status 1, if it has not ended by itself.
+
+        Nothing that hangs can prevent it: neither the loop nor another thread.
+        """
+        ...
+
+
 class World(Protocol):
     """All ports together, as the composition root hands them down."""
 
