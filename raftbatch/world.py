@@ -210,7 +210,7 @@ class Receiver(Protocol):
         ...
 
     def writable(self) -> None:
-        """Take in that the queue is short again, after it was not."""
+        """Take in that the queue is short again, after the connection was full."""
         ...
 
     def lost(self, error: OSError | None) -> None:
@@ -261,6 +261,11 @@ class Connection(Protocol):
     @property
     def queued_bytes(self) -> int:
         """Bytes accepted by `write` that the operating system has not taken yet."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue is long, some 64 KiB: better write when it is short again."""
         ...
 
     async def drain(self) -> None:

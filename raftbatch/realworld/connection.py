@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from raftbatch.realworld.tls import explain
 from raftbatch.world import Buffer, Receiver
@@ -93,6 +94,11 @@ class RealConnection(asyncio.BufferedProtocol):
             return 0
         return self._transport.get_write_buffer_size()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the transport is above its high-water mark."""
+        return self._is_writing_paused
+
     async def drain(self) -> None:
         """Wait for the transport's low-water mark."""
         while self._is_writing_paused and not self._is_over:
@@ -117,11 +123,10 @@ class RealConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; with TLS, once the handshake is done."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._peer = address_text(transport.get_extra_info("peername"))
         self._certificate_name = _common_name(transport.get_extra_info("peercert"))
-        transport.set_write_buffer_limits(high=_QUEUED_BYTES_HIGH)
+        self._transport.set_write_buffer_limits(high=_QUEUED_BYTES_HIGH)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's name
         """Return where to read to."""

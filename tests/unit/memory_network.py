@@ -82,6 +82,10 @@ class MemoryConnection:
     def queued_bytes(self) -> int:
         return len(self._outgoing)
 
+    @property
+    def is_full(self) -> bool:
+        return self._was_long
+
     async def drain(self) -> None:
         while self._was_long and not self._is_over:
             self._change.clear()
