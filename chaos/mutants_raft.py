@@ -51,14 +51,14 @@ RAFT = [
         "appending",
         "min(message.commit, self.verified))",
         "min(message.commit, log.last_index))",
-        3,
+        1,
     ),
     _mutant(
         "verified-outlives-its-term",
         "appending",
         "self.verified = self._acknowledged = 0\n\n    def on",
         "self._acknowledged = 0\n\n    def on",
-        1,
+        34,
     ),
     _mutant(
         "committed-by-part-of-a-snapshot",
@@ -68,7 +68,7 @@ RAFT = [
         "                        standing.commit, min(message.index, standing.log.last_index)\n"
         "                    )\n"
         "                    self.receiving.on_install_snapshot(message)\n",
-        75,
+        48,
     ),
     _mutant(
         "conflicting-suffix-kept",
@@ -82,7 +82,7 @@ RAFT = [
         "datadir",
         "if newest and journal.term(newest.index) != newest.term:",
         "if newest and journal.last_index < 0:",
-        21,
+        95,
     ),
     _mutant(
         "compacted-beyond-the-snapshot",
@@ -96,21 +96,21 @@ RAFT = [
         "snapshotting",
         "elif meta in self._data.snapshots.all:",
         "elif meta is not None:",
-        81,
+        48,
     ),
     _mutant(
         "vote-ignores-the-log",
         "standing",
         "return (last_term, last_index) >= (self.log.last_term, self.log.last_index)",
         "return True",
-        1,
+        0,
     ),
     _mutant(
         "votes-twice",
         "election",
         "and vote in (None, asker)",
         "and vote != standing.self_id",
-        3,
+        0,
     ),
     _mutant(
         "message-before-its-term-is-durable",
@@ -143,23 +143,23 @@ RAFT = [
     _mutant(
         "read-without-a-round",
         "core",
-        "self.reads.ask(self.replication.beat(), answer)",
+        "self.reads.ask(self.replication.round + 1, answer)",
         "answer(standing.commit)",
-        3,
+        14,
     ),
     _mutant(
         "read-before-an-entry-of-its-term",
         "reads",
         "return standing.log.term(standing.commit) == standing.term",
         "return standing.term > 0",
-        1,
+        2,
     ),
     _mutant(
         "reads-outlive-the-lead",
         "core",
         "            self.reads.fail()\n",
         "",
-        1,
+        7,
     ),
     _mutant(
         "applied-twice",
@@ -187,20 +187,20 @@ RAFT = [
         "replication",
         "if self._is_over or progress.reading is not reading:",
         "if self._is_over:",
-        437,
+        132,
     ),
     _mutant(
         "space-never-measured-again",
         "journal",
         "if self.space is Space.RESERVE and not (self._is_measuring or self.failure):",
         "if self.space is None:",
-        20,
+        17,
     ),
     _mutant(
         "waits-in-vain",
         "proposals",
         "        if term > self._term:\n",
         "        if term < 0:\n",
-        3,
+        10,
     ),
 ]

@@ -208,7 +208,7 @@ RAFT_DIRECTED = [
     Mutant(
         "read-without-a-round",
         _RAFT + "core",
-        "        self.reads.ask(self.replication.beat(), answer)\n",
+        "        self.reads.ask(self.replication.round + 1, answer)\n",
         "        answer(standing.commit)\n",
         _script("t24_reads"),
     ),
@@ -227,6 +227,34 @@ RAFT_DIRECTED = [
         "        if self.transfer.heir is not None:\n",
         "        if False:\n",
         _script("transfer_of_leadership"),
+    ),
+    Mutant(
+        "transfer-never-ends",
+        _RAFT + "transfer",
+        "        if self.heir is not None and self._standing.now_ns >= self.deadline_ns:\n",
+        "        if False:\n",
+        _unit("leading.py::test_transfer_is_given_up_after_a_while"),
+    ),
+    Mutant(
+        "silent-while-entries-are-under-way",
+        _RAFT + "replication",
+        "            elif progress.is_connected and progress.has_bulk_under_way:\n",
+        "            elif False:\n",
+        _unit("leading.py::test_heartbeat_overtakes_entries_that_are_under_way"),
+    ),
+    Mutant(
+        "answer-of-the-past-ends-the-probe",
+        _RAFT + "progress",
+        "        if self.feeding is Feeding.PROBE and match >= self.next - 1:\n",
+        "        if self.feeding is Feeding.PROBE:\n",
+        _unit("progress.py::test_progress_leaves_probe_where_the_follower_is"),
+    ),
+    Mutant(
+        "swamped-for-ever",
+        _RAFT + "appending",
+        "        self._is_swamped = False\n        if",
+        "        if",
+        _unit("appending.py::test_follower_whose_disk_is_behind_asks_again_as_soon_as_it_moves"),
     ),
     Mutant(
         "definite-answer-too-early",
@@ -271,13 +299,6 @@ RAFT_DIRECTED = [
         "        if True:\n",
         _script("transfer_of_a_snapshot_is_no_storm"),
     ),
-    Mutant(
-        "silent-where-a-snapshot-does-not-fit",
-        _RAFT + "receiving",
-        "            self._key = None\n            self._alive(message.round)\n",
-        "            self._key = None\n",
-        _script("full_disk_of_a_follower_that_needs_a_snapshot"),
-    ),
     # Feeding.
     Mutant(
         "back-off-by-one",
@@ -303,7 +324,7 @@ RAFT_DIRECTED = [
     Mutant(
         "sent-again-and-again-to-a-full-disk",
         _RAFT + "appending",
-        "        if standing.now_ns < self._full_until_ns:\n",
+        "        if self._is_swamped or standing.now_ns < self._full_until_ns:\n",
         "        if False:\n",
         _unit("appending.py::test_follower_without_room_asks_for_nothing_for_a_while"),
     ),

@@ -50,6 +50,9 @@ ACTIONS: dict[str, tuple[Action, int]] = {
 }
 """Every fault that any seed may draw, and how often it strikes beside the others."""
 
+_OF_TWO = ("kill_follower", "break_link", "one_way", "cut_two", "isolate", "split", "swizzle")
+"""Faults that need another node."""
+
 _REFUSED_RETRY_S = 1.0  # an operator, or systemd, tries again
 _SPAN = tuple[float, float]
 
@@ -95,6 +98,7 @@ class Mix:
         slowest_s = rng.choice((0.0005, 0.002, 0.02))
         links = LinkOptions(
             delay_s=(0.0001, slowest_s),
+            bulk_s=(0.0, rng.choice((0.0, 0.0, 0.05, 1.0))),
             notice_s=(0.0, rng.choice((0.001, 0.005, 0.2))),
             connect_s=rng.choice(((0.001, 0.02), (0.01, 0.3))),
             timeout_s=rng.choice((0.8, 3.5)),
@@ -166,7 +170,7 @@ class Nemesis:
             self._end(number)
         cluster.links.send_hooks.clear()
         cluster.links.options = replace(
-            self._mix.links, stale=0.0, loss=0.0, duplicate=0.0, reorder=0.0
+            self._mix.links, bulk_s=(0.0, 0.0), stale=0.0, loss=0.0, duplicate=0.0, reorder=0.0
         )
         cluster.links.heal()
         for node in cluster.nodes:
@@ -196,7 +200,9 @@ class Nemesis:
     def _strike_one(self) -> None:
         if not self._is_healed:
             names = list(self._mix.weights)
-            self.strike(self._rng.choices(names, list(self._mix.weights.values()))[0])
+            name = self._rng.choices(names, list(self._mix.weights.values()))[0]
+            if len(self._cluster.nodes) > 1 or name not in _OF_TWO:
+                self.strike(name)
             self._strike_later()
 
     def _end(self, number: int) -> None:

@@ -140,7 +140,7 @@ class Clients:
             return
         self.write(self._draw())
         if self._rng.random() < _READS_A_WRITE:
-            self.read(self._draw())
+            self.read(self._draw_claimant())
         self._write_later()
 
     def _transfer_later(self) -> None:
@@ -151,8 +151,9 @@ class Clients:
             return
         leader = self.leader()
         life = None if leader is None else self._reached(leader)
-        if life is not None:
-            heir = self._rng.choice([each for each in self._cluster.nodes if each != leader])
+        others = [each for each in self._cluster.nodes if each != leader]
+        if life is not None and others:
+            heir = self._rng.choice(others)
             self._deliver(life.node, lambda: self._begin(self._transfer(life, heir)))
         self._transfer_later()
 
@@ -161,6 +162,13 @@ class Clients:
         if leader is None or self._rng.random() < _ASTRAY:
             return self._rng.choice(self._cluster.nodes)
         return leader
+
+    def _draw_claimant(self) -> NodeId:
+        """Return one that believes it leads, if there is one that no longer does."""
+        lives = self._checker.lives.items()
+        claimants = [node for node, life in lives if life.log.role is Role.LEADER]
+        overtaken = [node for node in claimants if node != self.leader()]
+        return self._rng.choice(overtaken) if overtaken else self._draw()
 
     def _begin(self, asking: Coroutine[None, None, None]) -> None:
         self._cluster.loop.create_task(asking)

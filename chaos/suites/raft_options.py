@@ -71,7 +71,7 @@ def draw(seed: int) -> Options:
     )
     writes_per_s, burst = rng.choice(((20.0, 1), (50.0, 1), (15.0, 5), (4.0, 20)))
     return Options(
-        voters=rng.choice((3, 3, 3, 3, 3, 3, 5, 5, 4, 2)),
+        voters=rng.choice((3, 3, 3, 3, 3, 3, 5, 5, 4, 2, 1)),
         log=LogConfig(
             timing=_timing(rng, mix),
             window=window,

@@ -42,7 +42,7 @@ class SimCluster:
         nodes: who there is.
         boot: starts the product.
         options: how links behave.
-        wire: see `Links`.
+        wire, bulk: see `Links`.
 
     Attributes:
         machines: by node.
@@ -59,11 +59,12 @@ class SimCluster:
         boot: Boot,
         options: LinkOptions | None = None,
         wire: Callable[[object], object] | None = None,
+        bulk: tuple[type, ...] = (),
     ) -> None:
         self.loop = loop
         self.nodes: list[NodeId] = []
         self.machines: dict[NodeId, Machine] = {}
-        self.links = Links(loop, Random(f"{seed} links"), options, wire)
+        self.links = Links(loop, Random(f"{seed} links"), options, wire, bulk)
         self.refused: dict[NodeId, Fatal] = {}
         self.deaths: list[Death] = []
         self._seed = seed

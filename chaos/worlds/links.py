@@ -48,7 +48,8 @@ class _Way:
     """One direction between two nodes.
 
     Attributes:
-        last_ns: when the last message arrives: the next comes after it.
+        last_ns: when the last small message arrives: the next comes after it.
+        last_bulk_ns: when the last large one does.
         cuts: how many faults hold it back now.
         extra_s: how much slower faults make it now.
         waiting: what arrived while it was cut: epochs and messages.
@@ -57,6 +58,7 @@ class _Way:
     sender: NodeId
     receiver: NodeId
     last_ns: int = 0
+    last_bulk_ns: int = 0
     cuts: int = 0
     extra_s: float = 0.0
     waiting: deque[tuple[int, object]] = field(default_factory=deque)
@@ -70,6 +72,7 @@ class Links:
         rng: draws delays and chances.
         options: may be replaced at any time.
         wire: what a message becomes on its way, e.g. its encoding and decoding.
+        bulk: the kinds of messages that others may overtake.
 
     Attributes:
         options, wire: as above.
@@ -83,7 +86,9 @@ class Links:
         rng: Random,
         options: LinkOptions | None = None,
         wire: Callable[[object], object] | None = None,
+        bulk: tuple[type, ...] = (),
     ) -> None:
+        self._bulk = bulk
         self.options = options or LinkOptions()
         self.observer: Observer | None = None
         self.send_hooks: dict[NodeId, SendHook] = {}
@@ -95,6 +100,8 @@ class Links:
         self._ways: dict[Pair, _Way] = {}
         self._views: dict[Pair, int] = {}  # epoch of the first's connection to the second; 0: none
         self._epochs: dict[Pair, int] = {}  # of the last connection, by sorted pair
+        self._incarnations: dict[NodeId, int] = {}
+        self._floors: dict[Pair, int] = {}  # epochs of earlier incarnations: never heard later
         self._dialing: dict[Pair, None] = {}
         self._settled_ns: dict[Pair, int] = {}  # when both ends know of the last connection
         self._healings = 0
@@ -110,6 +117,9 @@ class Links:
     def begin(self, port: Port) -> None:
         """Connect a registered end to the others."""
         self._ports[port.node] = port
+        if self._incarnations.setdefault(port.node, port.incarnation) != port.incarnation:
+            self._incarnations[port.node] = port.incarnation
+            self._floors |= {pair: last for pair, last in self._epochs.items() if port.node in pair}
         for peer in self._ports:
             if peer != port.node:
                 self._dial(port.node, peer)
@@ -198,6 +208,12 @@ class Links:
         """Put something on its way, behind what is on it."""
         options, rng = self.options, self._rng
         delay_s = self._draw(options.delay_s) + way.extra_s
+        is_bulk = isinstance(message, self._bulk)
+        if is_bulk:
+            delay_s += self._draw(options.bulk_s)
+        last_ns = way.last_bulk_ns if is_bulk else way.last_ns
+        if isinstance(message, _Close):
+            last_ns = max(way.last_ns, way.last_bulk_ns)  # behind everything
         arrival_ns = self._loop.now_ns + int(delay_s * NS)
         if options.loss and rng.random() < options.loss:
             self._tell("drop", way.sender, way.receiver, message)
@@ -207,9 +223,13 @@ class Links:
             self._loop.at(late_ns, self._arrive, way, epoch, message)
         if options.reorder and rng.random() < options.reorder:
             # After what was sent before, and overtaken by what is sent now.
-            arrival_ns = max(arrival_ns, way.last_ns) + int(self._draw(options.reorder_s) * NS)
+            arrival_ns = max(arrival_ns, last_ns) + int(self._draw(options.reorder_s) * NS)
         else:
-            arrival_ns = way.last_ns = max(arrival_ns, way.last_ns + 1)
+            arrival_ns = max(arrival_ns, last_ns + 1)
+            if is_bulk:
+                way.last_bulk_ns = arrival_ns
+            else:
+                way.last_ns = arrival_ns
         self._loop.at(arrival_ns, self._arrive, way, epoch, message)
 
     def _arrive(self, way: _Way, epoch: int, message: object) -> None:
@@ -256,7 +276,8 @@ class Links:
         """Drop a message of a connection that is gone; outside the contract it may come yet."""
         sender, receiver = way.sender, way.receiver
         view, port = self._views.get((receiver, sender), 0), self._ports.get(receiver)
-        if isinstance(message, _Close) or tries == _STALE_TRIES:
+        is_earlier = epoch <= self._floors.get(_sorted(sender, receiver), 0)
+        if isinstance(message, _Close) or tries == _STALE_TRIES or is_earlier:
             return
         if tries == 0 and not (self.options.stale and self._rng.random() < self.options.stale):
             self._tell("drop", sender, receiver, message)
@@ -295,18 +316,23 @@ class Links:
     def _try_connect(self, pair: Pair) -> None:
         one, other = pair
         del self._dialing[pair]
-        ports = [self._ports.get(one), self._ports.get(other)]
-        if None in ports:
+        first, second = self._ports.get(one), self._ports.get(other)
+        if first is None or second is None:
             return  # the next process dials
         views = self._views.get((one, other), 0), self._views.get((other, one), 0)
         if views[0] and views[0] == views[1]:
             return
         ways = self._way(one, other), self._way(other, one)
-        is_held = any(way.cuts for way in ways) or any(
-            port and port.process.paused for port in ports
-        )
-        if is_held or self._loop.now_ns < self._settled_ns.get(pair, 0):
+        is_paused = first.process.paused or second.process.paused
+        if (
+            is_paused
+            or any(way.cuts for way in ways)
+            or self._loop.now_ns < self._settled_ns.get(pair, 0)
+        ):
             self._loop.after(_REDIAL_S * self._rng.random(), self._dial, one, other)
+            return
+        if self._is_refused(first, second) or self._is_refused(second, first):
+            self._loop.after(_REDIAL_S * (1 + self._rng.random()), self._dial, one, other)
             return
         epoch = self._epochs[pair] = self._epochs.get(pair, 0) + 1
         for end, peer in (pair, (other, one)):
@@ -315,19 +341,29 @@ class Links:
             up_ns = self._loop.now_ns + int(self._draw(self.options.delay_s) * NS)
             way = self._way(peer, end)
             way.last_ns = max(way.last_ns, up_ns)  # nothing arrives before
+            way.last_bulk_ns = max(way.last_bulk_ns, up_ns)
             self._settled_ns[pair] = max(up_ns, self._settled_ns.get(pair, 0))
             self._loop.at(up_ns, self._connect, end, peer, epoch)
 
+    def _is_refused(self, asker: Port, asked: Port) -> bool:
+        """Return whether one end does not admit the other, and tell that one."""
+        assert asked.endpoint is not None
+        why = asked.endpoint.admits(asker.node, asker.incarnation)
+        if why is not None and asker.endpoint is not None:
+            told = asker.endpoint.refused
+            self._loop.deliver_at(self._loop.now_ns, asker.process, told, asked.node, why)
+        return why is not None
+
     def _connect(self, end: NodeId, peer: NodeId, epoch: int) -> None:
-        port = self._ports.get(end)
-        if port is None or port.endpoint is None or peer not in self._ports:
+        port, other = self._ports.get(end), self._ports.get(peer)
+        if port is None or port.endpoint is None or other is None:
             return
         if self._epochs[_sorted(end, peer)] != epoch:
             return
         self._views[end, peer] = epoch
         self._tell("connected", end, peer, None)
         up = port.endpoint.connected
-        self._loop.deliver_at(self._loop.now_ns, port.process, up, peer)
+        self._loop.deliver_at(self._loop.now_ns, port.process, up, peer, other.incarnation)
 
     # Inside.
 

@@ -20,7 +20,7 @@ from coordinator.raft.parting import last_of_term
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.standing import Standing
 from coordinator.raft.timing import MS
-from raftbatch.errors import Invariant, NoSpace, Overloaded
+from raftbatch.errors import Invariant, NoSpace, Overloaded, PayloadTooLarge
 
 _FULL_MS = 500
 """How long a follower without room says nothing of what it lacks: the leader
@@ -40,6 +40,7 @@ class Appending:
         self.verified = 0
         self._acknowledged = 0
         self._full_until_ns = 0
+        self._is_swamped = False  # too much waits for the disk, as of the last try to append
 
     def reset(self) -> None:
         """Forget what was compared: a new term has another leader."""
@@ -74,6 +75,7 @@ class Appending:
 
     def durable(self) -> None:
         """Tell the leader if more has become durable."""
+        self._is_swamped = False
         if self._holds() > self._acknowledged:
             self.acknowledge(0)
 
@@ -96,9 +98,17 @@ class Appending:
                 if entry.is_config:
                     self._check_config(entry)
                 log.append(entry.term, entry.data, is_config=entry.is_config)
-            except (NoSpace, Overloaded):
+            except NoSpace:
                 self._full_until_ns = standing.now_ns + _FULL_MS * MS
                 break
+            except Overloaded:
+                self._is_swamped = True
+                break
+            except PayloadTooLarge as error:
+                raise Invariant(
+                    f"the leader sent entry {entry.index}, but {error.message}: give every node "
+                    "the same limits, then start this one again"
+                ) from None
             prev = entry.index
         return prev
 
@@ -125,7 +135,7 @@ class Appending:
         an entry. Source: Raft paper, 5.3.
         """
         standing, log = self._standing, self._standing.log
-        if standing.now_ns < self._full_until_ns:
+        if self._is_swamped or standing.now_ns < self._full_until_ns:
             self.acknowledge(message.round)
             return
         last = min(message.prev_index - 1, log.last_index)

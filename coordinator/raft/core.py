@@ -28,6 +28,7 @@ from coordinator.raft.membership import Membership, decode
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     Message,
     PreVote,
@@ -93,7 +94,7 @@ class Core:
         standing.commit = newest.index if newest else 0
         self.election = Election(standing, may_lead, self._lead)
         self.appending = Appending(standing)
-        self.receiving = Receiving(standing, store, self._install, self.appending.acknowledge)
+        self.receiving = Receiving(standing, store, self._install)
         self.reads = Reads(standing)
         self.transfer = Transfer(standing)
         self.changes = Changes(standing, self.reads, self.transfer)
@@ -231,14 +232,17 @@ class Core:
         return self.changes.make(change, self.replication.followers)
 
     def replicate(self, now_ns: int) -> None:
-        """Send what was proposed; once for many proposals."""
+        """Send what was proposed, and begin a round for what is to be read; once for many."""
         self.standing.now_ns = now_ns
         if self.replication is not None:
+            if self.reads.newest_round > self.replication.round:
+                self.replication.beat()
+                self.reads.answered(self.replication.answered_round())
             self.replication.feed()
             self._advance()
 
     def read(self, now_ns: int, answer: Answer) -> None:
-        """Ask for an index to have applied before a linearizable read.
+        """Ask for an index to have applied before a linearizable read; `replicate` must follow.
 
         Raises:
             NotLeader, NoLeader: definite; this node does not lead, or not surely yet.
@@ -251,8 +255,7 @@ class Core:
                 "this leader has committed nothing yet", retry_after_ms=standing.timing.retry_ms
             )
         assert self.replication is not None
-        self.reads.ask(self.replication.beat(), answer)
-        self.reads.answered(self.replication.answered_round())
+        self.reads.ask(self.replication.round + 1, answer)
 
     def hand_over(self, now_ns: int, heir: NodeId, done: Done) -> None:
         """Hand leadership to a peer.
@@ -286,6 +289,9 @@ class Core:
             case AppendEntries():
                 self._heed(sender)
                 self.appending.on_append_entries(message)
+            case Beat():
+                self._heed(sender)
+                self.appending.acknowledge(message.round)
             case InstallSnapshot():
                 self._heed(sender)
                 if message.index <= standing.commit:
@@ -315,7 +321,7 @@ class Core:
         """Tell a leader or candidate of an earlier term that there is a later one."""
         standing = self.standing
         match message:
-            case AppendEntries() | InstallSnapshot():
+            case AppendEntries() | Beat() | InstallSnapshot():
                 standing.send(sender, AppendReply(standing.term, 0, 0, 0, 0, 0))
             case RequestVote():
                 standing.send(sender, VoteReply(standing.term, False))

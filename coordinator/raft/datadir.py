@@ -266,9 +266,10 @@ def check_membership(directory: str, newest: SnapshotMeta | None) -> None:
     Raises:
         Corrupt: it is one.
     """
+    if newest is None:
+        return
     try:
-        if newest:
-            decode_membership(newest.config)
+        decode_membership(newest.config)
     except ValueError as error:
         path = snapshots_directory(directory)
         reason = f"the newest snapshot, at {newest.index}, holds no membership: {error}"

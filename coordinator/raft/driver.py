@@ -95,6 +95,7 @@ class Driver:
         config: LogConfig,
         on_failed: Callable[[Fatal], None],
     ) -> None:
+        config.window.check_fits(limits.journal)
         self.failure: Fatal | None = None
         self.config = config
         # Bounded: a disk may stand still for long. The oldest go first; all may be lost.

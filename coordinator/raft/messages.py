@@ -72,6 +72,18 @@ class AppendEntries:
 
 
 @dataclass(frozen=True, slots=True)
+class Beat:
+    """A heartbeat that says nothing of the log, and so may overtake entries that are on their way.
+
+    Without it a leader that streams over a slow link would be silent for as long
+    as its window takes. Answered like `AppendEntries`.
+    """
+
+    term: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppendReply:
     """What a follower holds.
 
@@ -142,11 +154,15 @@ Message = (
     | RequestVote
     | VoteReply
     | AppendEntries
+    | Beat
     | AppendReply
     | InstallSnapshot
     | SnapshotReply
     | TimeoutNow
 )
+
+BULK = (AppendEntries, InstallSnapshot)
+"""Messages whose order matters, and which may be large: all others may overtake these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ class Progress:
         self.piece_round: int | None = None
         self._in_flight: deque[tuple[int, int]] = deque()  # last index and bytes of each message
 
+    @property
+    def has_bulk_under_way(self) -> bool:
+        """Whether something large may stand between the follower and the next message."""
+        return self.in_flight_bytes > 0 or self.piece_round is not None
+
     def sent(self, last_index: int, size: int) -> None:
         """Note entries up to `last_index` as on their way."""
         self.next = last_index + 1
@@ -83,9 +88,8 @@ class Progress:
         self.next = max(self.next, self.match + 1)
         while self._in_flight and self._in_flight[0][0] <= match:
             self.in_flight_bytes -= self._in_flight.popleft()[1]
-        if self.feeding is Feeding.PROBE:
-            self._enter(Feeding.REPLICATE)
-            self.next = self.match + 1
+        if self.feeding is Feeding.PROBE and match >= self.next - 1:
+            self._enter(Feeding.REPLICATE)  # below that it says nothing of what was asked
         return news
 
     def rejected(self, index: int, hint: int) -> None:

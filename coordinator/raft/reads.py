@@ -41,8 +41,13 @@ class Reads:
         standing = self._standing
         return standing.log.term(standing.commit) == standing.term
 
+    @property
+    def newest_round(self) -> int:
+        """The latest round that a read waits for; 0 for none."""
+        return self._waiting[-1].round if self._waiting else 0
+
     def ask(self, round_: int, answer: Answer) -> None:
-        """Wait for a round that begins now."""
+        """Wait for a round that begins later."""
         self._waiting.append(_Read(round_, self._standing.commit, answer))
 
     def answered(self, round_: int) -> None:

@@ -30,8 +30,6 @@ class Receiving:
         standing: shared.
         store: where the pieces go.
         installed: called when the snapshot of that index and term is durable.
-        alive: called with a round to be answered while a piece is being written, or
-            where it could not be.
     """
 
     def __init__(
@@ -39,12 +37,10 @@ class Receiving:
         standing: Standing,
         store: Store,
         installed: Callable[[int, int], None],
-        alive: Callable[[int], None],
     ) -> None:
         self._standing = standing
         self._store = store
         self._installed = installed
-        self._alive = alive
         self._key: _Key | None = None
         self._offset = 0
         self._is_busy = False
@@ -53,8 +49,7 @@ class Receiving:
         """Take the next piece, or say which one is the next."""
         key = (message.index, message.index_term, message.size, message.checksum)
         if self._is_busy:
-            self._alive(message.round)  # where to go on is said when the piece is written
-            return
+            return  # where to go on is said when the piece is written
         if key != self._key and message.offset == 0:
             self._check(message)
             self._is_busy, self._key, self._offset = True, key, 0
@@ -75,14 +70,14 @@ class Receiving:
 
     def _next(self, message: InstallSnapshot) -> Callable[[bool], None]:
         def begun(worked: bool) -> None:
-            if self._goes_on(worked, message):
+            if self._goes_on(worked):
                 self._write(message)
 
         return begun
 
     def _write(self, message: InstallSnapshot) -> None:
         def written(worked: bool) -> None:
-            if not self._goes_on(worked, message):
+            if not self._goes_on(worked):
                 return
             self._offset += len(message.data)
             if self._offset >= message.size:
@@ -92,24 +87,23 @@ class Receiving:
                 self._reply(message, self._offset)
 
         def finished(worked: bool) -> None:
-            if self._goes_on(worked, message):
+            if self._goes_on(worked):
                 self._key = None
                 self._installed(message.index, message.index_term)
 
         self._is_busy = True
         self._store.write(message.data, written)
 
-    def _goes_on(self, worked: bool, message: InstallSnapshot) -> bool:
+    def _goes_on(self, worked: bool) -> bool:
         """Take in what became of a step.
 
-        Where it failed, give a sign of life and no more: the leader asks with its
-        next heartbeat, and then hears that it must begin from the start. To say so
-        at once would bring the next piece at once, for as long as the disk is full.
+        Where it failed, say nothing: the leader asks with its next heartbeat, and
+        then hears that it must begin from the start. To say so at once would bring
+        the next piece at once, for as long as the disk is full.
         """
         self._is_busy = False
         if not worked:
             self._key = None
-            self._alive(message.round)
         return worked
 
     def _reply(self, message: InstallSnapshot, offset: int) -> None:

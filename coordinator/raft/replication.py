@@ -14,11 +14,18 @@ from dataclasses import dataclass
 from coordinator.raft.commit import committed, majority_at
 from coordinator.raft.followers import Followers
 from coordinator.raft.lives import Lives
-from coordinator.raft.messages import AppendEntries, AppendReply, InstallSnapshot, SnapshotReply
+from coordinator.raft.messages import (
+    AppendEntries,
+    AppendReply,
+    Beat,
+    InstallSnapshot,
+    SnapshotReply,
+)
 from coordinator.raft.parting import last_of_term
 from coordinator.raft.ports import Fetch, Store
 from coordinator.raft.progress import Feeding, Progress
 from coordinator.raft.segments.layout import Entry, record_bytes
+from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.standing import Standing
 from coordinator.raft.timing import MS
 from raftbatch.ids import NodeId
@@ -36,6 +43,20 @@ class Window:
 
     message_bytes_max: int = 1 << 20
     in_flight_bytes_max: int = 16 << 20
+
+    def check_fits(self, limits: JournalLimits) -> None:
+        """Hold it against what may wait for a follower's disk.
+
+        Raises:
+            ValueError: a follower would refuse entries in the midst of a window.
+        """
+        needed = self.in_flight_bytes_max + self.message_bytes_max + limits.entry_bytes_max
+        if limits.pending_bytes_max < needed:
+            raise ValueError(
+                f"pending_bytes_max = {limits.pending_bytes_max} is less than in_flight_bytes_max "
+                f"+ message_bytes_max + entry_bytes_max = {needed}: a follower could not take in "
+                "what may be on its way to it"
+            )
 
 
 class Replication:
@@ -107,6 +128,8 @@ class Replication:
         for peer, progress in self.followers.all:
             if progress.feeding is Feeding.PROBE:
                 progress.is_waiting = False  # the last probe may be lost
+            elif progress.is_connected and progress.has_bulk_under_way:
+                self._standing.send(peer, Beat(self._standing.term, self.round))
             if progress.feeding is Feeding.SNAPSHOT:
                 # A piece that was lost is asked for again by the answer to this one.
                 self._send_piece(peer, progress, b"")
@@ -230,21 +253,22 @@ class Replication:
         return is_sent
 
     def _send_entries(self, peer: NodeId, progress: Progress, entries: tuple[Entry, ...]) -> None:
-        self._send(peer, progress, entries)
-        size = sum(record_bytes(len(entry.data)) for entry in entries)
-        progress.sent(entries[-1].index, size)
+        if self._send(peer, progress, entries):
+            size = sum(record_bytes(len(entry.data)) for entry in entries)
+            progress.sent(entries[-1].index, size)
 
-    def _send(self, peer: NodeId, progress: Progress, entries: tuple[Entry, ...]) -> None:
-        """Send AppendEntries from `next` on."""
+    def _send(self, peer: NodeId, progress: Progress, entries: tuple[Entry, ...]) -> bool:
+        """Send AppendEntries from `next` on; return whether that could be."""
         standing = self._standing
         prev = progress.next - 1
         prev_term = standing.log.term(prev)
         if prev_term is None or not progress.is_connected:
-            return  # gone from the log: the next feeding begins a snapshot
+            return False  # gone from the log: the next feeding begins a snapshot
         standing.send(
             peer,
             AppendEntries(standing.term, prev, prev_term, entries, standing.commit, self.round),
         )
+        return True
 
     def _fetch_entries(self, peer: NodeId, progress: Progress) -> None:
         """Read entries that are no longer in memory, then send them."""

@@ -15,7 +15,7 @@ from coordinator.raft.segments.layout import Entry, HardState, record_bytes
 from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.standing import Standing
 from coordinator.raft.timing import Timing
-from raftbatch.errors import NoSpace
+from raftbatch.errors import RaftbatchError
 from raftbatch.ids import NodeId
 
 N1, N2, N3, N4, N5 = (NodeId(f"n{number}") for number in range(1, 6))
@@ -43,7 +43,7 @@ class FakeLog:
         self.hard_state = HardState(max((*terms, base[1])), None)
         self.lsn = self.durable = 0
         self.is_instant = True
-        self.is_full = False
+        self.refusal: RaftbatchError | None = None
         self.kept_in_memory_from = 0
         self._base = base
         self.last_index = base[0]
@@ -96,8 +96,8 @@ class FakeLog:
 
     def append(self, term: int, data: bytes, *, is_config: bool = False) -> int:
         """As in `Log`."""
-        if self.is_full:
-            raise NoSpace("full")
+        if self.refusal is not None:
+            raise self.refusal
         self._changed()
         self.last_index += 1
         self._entries.append((Entry(self.last_index, term, data, is_config), self.lsn))

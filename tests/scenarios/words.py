@@ -11,6 +11,7 @@ from typing import assert_never
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     Message,
     PreVote,
@@ -36,6 +37,8 @@ def in_words(message: Message) -> str:
             return f"VoteReply term {term}: {_yes(granted)}"
         case AppendEntries():
             return _append(message)
+        case Beat(term, round_):
+            return f"Beat term {term}{_round(round_)}"
         case AppendReply(term, match, rejected, hint, hint_term, round_):
             said = f"not at {rejected}, try {hint}@{hint_term}" if rejected else f"holds {match}"
             return f"AppendReply term {term}: {said}{_round(round_)}"

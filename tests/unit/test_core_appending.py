@@ -11,7 +11,7 @@ from coordinator.raft.messages import AppendEntries, AppendReply
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.standing import Standing
 from coordinator.raft.timing import MS
-from raftbatch.errors import Invariant
+from raftbatch.errors import Invariant, NoSpace, Overloaded, PayloadTooLarge
 from tests.scenarios.fakes import N2, FakeLog, entries, standing, taken
 
 
@@ -131,13 +131,33 @@ def test_refusal_says_where_to_try_next(
 def test_follower_without_room_asks_for_nothing_for_a_while() -> None:
     log = FakeLog(1)
     shared, appending = follower(log, term=1)
-    log.is_full = True
+    log.refusal = NoSpace("full")
     appending.on_append_entries(append(1, (1, 1), entries(2, 1, 1)))
     appending.on_append_entries(append(1, (3, 1)))
     assert [(each.match, each.rejected) for each in replies(shared)] == [(1, 0), (1, 0)]
     shared.now_ns += 500 * MS
     appending.on_append_entries(append(1, (3, 1)))
     assert [(each.match, each.rejected) for each in replies(shared)] == [(0, 3)]
+
+
+def test_follower_whose_disk_is_behind_asks_again_as_soon_as_it_moves() -> None:
+    log = FakeLog(1)
+    shared, appending = follower(log, term=1)
+    log.refusal = Overloaded("swamped")
+    appending.on_append_entries(append(1, (1, 1), entries(2, 1, 1)))
+    appending.on_append_entries(append(1, (3, 1)))
+    assert [(each.match, each.rejected) for each in replies(shared)] == [(1, 0), (1, 0)]
+    appending.durable()
+    appending.on_append_entries(append(1, (3, 1)))
+    assert [(each.match, each.rejected) for each in replies(shared)] == [(0, 3)]
+
+
+def test_entry_above_this_nodes_limit_stops_it_with_advice() -> None:
+    log = FakeLog(1)
+    _, appending = follower(log, term=1)
+    log.refusal = PayloadTooLarge("an entry of 9 bytes exceeds entry_bytes_max = 8")
+    with pytest.raises(Invariant, match=r"entry 2, but an entry of 9 bytes .* the same limits"):
+        appending.on_append_entries(append(1, (1, 1), entries(2, 1)))
 
 
 def test_entries_out_of_order_stop_the_node() -> None:

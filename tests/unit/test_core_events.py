@@ -18,7 +18,7 @@ from coordinator.raft.messages import (
 )
 from coordinator.raft.standing import Role
 from coordinator.raft.timing import MS
-from raftbatch.errors import Invariant
+from raftbatch.errors import Invariant, NoSpace
 from raftbatch.ids import NodeId
 from tests.scenarios.bench import Bench, T, heartbeat
 from tests.scenarios.fakes import N1, N2, N3, FakeLog
@@ -157,7 +157,7 @@ def test_node_that_is_always_slow_judges_all_the_same(leads: bool) -> None:
 
 def test_disk_without_room_refuses_leadership() -> None:
     node = Bench()
-    node.log.is_full = True
+    node.log.refusal = NoSpace("full")
     while node.core.election.phase is Phase.WAITING:
         node.pass_ms(50)
     node.receive("n2", PreVoteReply(2, True, 1))

@@ -8,6 +8,7 @@ from coordinator.raft.membership import encode
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     RequestVote,
     SnapshotReply,
@@ -16,6 +17,7 @@ from coordinator.raft.messages import (
 )
 from coordinator.raft.progress import Feeding
 from coordinator.raft.standing import Role
+from coordinator.raft.timing import MS
 from raftbatch.errors import Draining, NoLeader, NotLeader
 from tests.scenarios.bench import Bench, T, heartbeat
 from tests.scenarios.fakes import N1, N2, N3, FakeLog, FakeStore, entries, members, meta
@@ -70,13 +72,45 @@ def test_reads_wait_for_a_round_that_began_later() -> None:
         node.core.read(node.now_ns, found.append)
     node.acknowledge("n2", 3, round_=1)
     node.core.read(node.now_ns, found.append)
+    node.core.read(node.now_ns, found.append)
     assert node.core.replication is not None
+    before = node.core.replication.round
+    node.core.replicate(node.now_ns)
+    assert node.core.replication.round == before + 1, "one round for both"
     asked = node.core.replication.round
     node.acknowledge("n2", 3, round_=asked - 1)
     node.acknowledge("n3", 3, round_=asked - 1)
     assert found == []
     node.acknowledge("n3", 3, round_=asked)
-    assert found == [3]
+    assert found == [3, 3]
+
+
+def test_heartbeat_overtakes_entries_that_are_under_way() -> None:
+    node = Bench()
+    node.lead()
+    node.acknowledge("n2", 2)
+    node.acknowledge("n3", 3)
+    assert node.core.replication is not None
+    node.sent()
+    node.pass_ms(50)
+    round_ = node.core.replication.round
+    beats = [(to, message) for to, message in node.sent() if isinstance(message, Beat)]
+    assert beats == [(N2, Beat(2, round_))], (
+        "n3 has everything: its heartbeat stands behind nothing"
+    )
+
+
+def test_follower_answers_a_heartbeat_that_overtook_entries() -> None:
+    node = Bench()
+    node.receive("n2", heartbeat(1))
+    node.sent()
+    node.now_ns += T.election_ms_min * MS - 1
+    before = node.core.election.deadline_ns
+    node.receive("n2", Beat(1, 7))
+    assert node.sent() == [(N2, AppendReply(1, 2, 0, 0, 0, 7))]
+    assert node.core.election.deadline_ns > before
+    node.receive("n2", Beat(2, 8))
+    assert node.sent() == [(N2, AppendReply(2, 0, 0, 0, 0, 8))], "nothing is compared in term 2 yet"
 
 
 def test_reads_fail_when_leadership_ends() -> None:
@@ -98,6 +132,7 @@ def test_reads_are_answered_by_one_who_is_being_sent_a_snapshot() -> None:
     assert node.core.replication.progress[N3].feeding is Feeding.SNAPSHOT
     found: list[int | None] = []
     node.core.read(node.now_ns, found.append)
+    node.core.replicate(node.now_ns)
     node.receive("n3", SnapshotReply(2, 50, 0, node.core.replication.round))
     assert found == [52]
 
@@ -195,6 +230,7 @@ def test_entries_read_from_disk_go_out_once_however_late() -> None:
     node = Bench(FakeLog(1, 1, 1, 1, 1))
     node.log.kept_in_memory_from = 5
     node.lead()
+    node.receive("n2", AppendReply(2, 0, 5, 2, 1, 1))
     node.acknowledge("n2", 2)
     (first, done), *_ = node.fetch.entries_asked
     assert first == 3
@@ -216,6 +252,7 @@ def test_read_that_comes_to_nothing_is_tried_again_with_the_next_heartbeat() -> 
     node = Bench(FakeLog(1, 1, 1, 1, 1))
     node.log.kept_in_memory_from = 5
     node.lead()
+    node.receive("n2", AppendReply(2, 0, 5, 2, 1, 1))
     node.acknowledge("n2", 2)
     node.fetch.entries_asked.pop()[1](None)
     node.pass_ms(50)

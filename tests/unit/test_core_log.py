@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from coordinator.raft.log import LogConfig, ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposal, Proposals
+from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
 from raftbatch.errors import Fatal, Invariant, NotLeader, OutcomeUnknown, RaftbatchError
@@ -89,7 +91,7 @@ class Bench:
             STORAGE,
             NoPeers(),
             self.replica,
-            LogConfig(),
+            LogConfig(window=Window(message_bytes_max=4000, in_flight_bytes_max=4000)),
             self.failures.append,
         )
 
@@ -235,3 +237,10 @@ def test_proposal_whose_place_is_taken_here_may_still_be_committed(waiting: Wait
     error = _outcome(early)
     assert isinstance(error, OutcomeUnknown)
     assert not error.definite
+
+
+def test_window_that_a_follower_could_not_take_in_is_refused() -> None:
+    window = Window(message_bytes_max=4000, in_flight_bytes_max=4000)
+    with pytest.raises(ValueError, match=r"pending_bytes_max = 20000 is less than .* = 20001"):
+        window.check_fits(replace(STORAGE.journal, entry_bytes_max=12_001))
+    window.check_fits(replace(STORAGE.journal, entry_bytes_max=12_000))

@@ -85,16 +85,18 @@ def test_progress_probe_ends(next_index: int, hints: list[int]) -> None:
 def test_progress_leaves_probe_where_the_follower_is() -> None:
     progress = Progress(1, 9, 0, is_connected=True)
     assert progress.acknowledged(4)
-    assert (progress.feeding, progress.match, progress.next) == (Feeding.REPLICATE, 4, 5)
-    progress.sent(7, 100)
-    assert not progress.acknowledged(4), "no news"
-    assert (progress.next, progress.in_flight_bytes) == (8, 100)
-    assert progress.acknowledged(7)
+    assert (progress.feeding, progress.match, progress.next) == (Feeding.PROBE, 4, 9)
+    assert progress.acknowledged(8)
+    assert (progress.feeding, progress.match, progress.next) == (Feeding.REPLICATE, 8, 9)
+    progress.sent(11, 100)
+    assert not progress.acknowledged(8), "no news"
+    assert (progress.next, progress.in_flight_bytes) == (12, 100)
+    assert progress.acknowledged(11)
     assert progress.in_flight_bytes == 0
 
 
 def test_progress_ignores_a_refusal_that_is_old() -> None:
-    progress = Progress(1, 9, 0, is_connected=True)
+    progress = Progress(1, 7, 0, is_connected=True)
     progress.acknowledged(6)
     progress.rejected(5, 2)
     assert (progress.feeding, progress.next) == (Feeding.REPLICATE, 7), "it holds that"

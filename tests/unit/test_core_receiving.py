@@ -20,12 +20,10 @@ class Transfer:
         self.standing.leader = N2
         self.store = FakeStore()
         self.installed: list[tuple[int, int]] = []
-        self.signs_of_life: list[int] = []
         self.receiving = Receiving(
             self.standing,
             self.store,
             lambda index, term: self.installed.append((index, term)),
-            self.signs_of_life.append,
         )
 
     def piece(
@@ -91,11 +89,10 @@ def test_transfer_goes_on_under_another_leader(transfer: Transfer) -> None:
     assert transfer.installed == [(9, 1)]
 
 
-def test_busy_follower_gives_a_sign_of_life_and_takes_nothing(transfer: Transfer) -> None:
+def test_busy_follower_takes_nothing(transfer: Transfer) -> None:
     transfer.piece(0, b"abc")
     transfer.piece(0, b"abc", round_=2)
     transfer.piece(0, b"xyz", index=12, round_=3)
-    assert transfer.signs_of_life == [2, 3]
     transfer.store.answer_all()
     assert transfer.said() == [(9, 3, 1)]
     assert transfer.store.content == b"abc"
@@ -116,7 +113,6 @@ def test_wrong_content_is_not_installed_and_begun_anew(transfer: Transfer) -> No
     transfer.store.answer()
     transfer.store.answer(worked=False)
     assert not transfer.installed
-    assert transfer.signs_of_life == [1], "the leader must not take it for dead"
     transfer.piece(6, b"", checksum=b"other", round_=2)
     assert transfer.said() == [(9, 0, 2)]
     transfer.piece(0, b"abc")
@@ -124,13 +120,12 @@ def test_wrong_content_is_not_installed_and_begun_anew(transfer: Transfer) -> No
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_full_disk_is_no_reason_to_fall_silent(transfer: Transfer, steps: int) -> None:
+def test_full_disk_asks_for_nothing_at_once(transfer: Transfer, steps: int) -> None:
     transfer.piece(0, b"abc")
     for _ in range(steps):
         transfer.store.answer()
     transfer.store.answer(worked=False)
     assert transfer.said() == [], "it would bring the next piece at once"
-    assert transfer.signs_of_life == [1]
 
 
 def test_empty_snapshot_is_installed_too(transfer: Transfer) -> None:
