@@ -21,6 +21,7 @@ from coordinator.raft.retention import RetentionLimits
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.snapshots import SnapshotLimits
 from coordinator.raft.timing import Timing
+from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.config import (
     NODE,
     Certificates,
@@ -35,6 +36,7 @@ from raftbatch.world import Files
 
 T = TypeVar("T")
 
+_MESSAGE_OVERHEAD_BYTES = 1 << 20  # indices and lengths of the entries, the pieces of a snapshot
 _DATA_DIR = f"data/{NODE}"
 _RETENTION = RetentionLimits(
     log_retention_bytes=1 << 30, log_retention_ms=24 * 3_600_000, trailing_entries=10_000
@@ -96,6 +98,7 @@ class NodeConfig:
         certificates: its own; None without TLS.
         log: settings of the replicated log.
         storage: bounds of the data directory.
+        transport: bounds between coordinators.
         server: bounds of the client port.
     """
 
@@ -111,6 +114,7 @@ class NodeConfig:
             JournalLimits(), SnapshotLimits(JournalLimits().snapshot_bytes_max), _RETENTION
         )
     )
+    transport: TransportLimits = field(default_factory=TransportLimits)
     server: ServerLimits = field(default_factory=ServerLimits)
 
 
@@ -124,6 +128,7 @@ def load_node(files: Files, path: str, node: str) -> NodeConfig:
     addresses = cluster.node(node)
     node_id = NodeId(node)
     storage = cluster.rest["storage"]
+    log = _log(cluster.rest["timing"], cluster.rest["log"])
     return NodeConfig(
         cluster=cluster,
         node_id=node_id,
@@ -131,8 +136,9 @@ def load_node(files: Files, path: str, node: str) -> NodeConfig:
         data_dir=(addresses.data_dir or storage.file("data_dir", _DATA_DIR)).replace(NODE, node),
         founders=_founders(cluster),
         certificates=cluster.certificates(node_id),
-        log=_log(cluster.rest["timing"], cluster.rest["log"]),
+        log=log,
         storage=_storage(storage),
+        transport=_transport(cluster.rest["transport"], storage, log.window),
         server=_server(cluster.rest["server"], cluster.rest["storage"]),
     )
 
@@ -197,6 +203,27 @@ def _server(table: Table, storage: Table) -> ServerLimits:
             "",
             f"message_bytes_max = {limits.message_bytes_max} does not hold an entry of "
             f"storage.entry_bytes_max = {entry} bytes, and a kibibyte around it",
+        )
+    return limits
+
+
+def _transport(table: Table, storage: Table, window: Window) -> TransportLimits:
+    limits = _filled(TransportLimits, table)
+    entry = storage.whole("entry_bytes_max", JournalLimits().entry_bytes_max)
+    largest = max(entry, window.message_bytes_max) + _MESSAGE_OVERHEAD_BYTES
+    if limits.message_bytes_max < largest:
+        raise table.wrong(
+            "",
+            f"message_bytes_max = {limits.message_bytes_max} does not hold the largest message, "
+            f"{largest} bytes, of storage.entry_bytes_max = {entry} and log.message_bytes_max = "
+            f"{window.message_bytes_max}",
+        )
+    if limits.bulk_bytes_max < largest + window.in_flight_bytes_max:
+        raise table.wrong(
+            "",
+            f"bulk_bytes_max = {limits.bulk_bytes_max} is less than a full window and the largest "
+            f"message, {largest + window.in_flight_bytes_max} bytes: healthy followers would lose "
+            "their connection",
         )
     return limits
 

@@ -32,7 +32,7 @@ NODE = "{node}"
 """Stands in a path for the node's name."""
 
 CLIENT_TABLES = ("cluster", "nodes", "tls")
-COORDINATOR_TABLES = ("timing", "log", "storage", "server")
+COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server")
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.%]{2,60}\]")
 
@@ -167,6 +167,7 @@ class ClusterFile:
         name: of the cluster, for people; nothing is derived from it.
         nodes: all nodes, in the order of their ids.
         is_secure: whether both ports speak TLS.
+        is_insecure: whether they may do without it on a network that is trusted.
         tls: the table, for `certificates` and `operator`.
         rest: tables of the coordinator alone, not looked at yet.
     """
@@ -175,6 +176,7 @@ class ClusterFile:
     name: str
     nodes: dict[NodeId, NodeAddresses]
     is_secure: bool
+    is_insecure: bool
     tls: Table
     rest: dict[str, Table]
 
@@ -231,7 +233,8 @@ def load(files: Files, path: str) -> ClusterFile:
         _check_certificates(tls)
     nodes = _nodes(top.table("nodes"), is_plain=not is_secure and not is_insecure)
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
-    return ClusterFile(path, cluster.text("name"), nodes, is_secure, tls, rest)
+    name = cluster.text("name")
+    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest)
 
 
 def is_loopback(address: str) -> bool:

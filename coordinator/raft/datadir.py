@@ -23,7 +23,7 @@ from coordinator.raft.membership import encode as encode_membership
 from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
-from coordinator.raft.segments.replay import Progress, is_initialised
+from coordinator.raft.segments.replay import Progress, is_initialised, read_identity
 from coordinator.raft.segments.writer import disk_errors
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
@@ -108,6 +108,17 @@ class DataDirectory:
             if world.files.exists(snapshots_directory(directory)):
                 return True
         return is_initialised(world.files, journal_directory(directory))
+
+    @staticmethod
+    def whose(world: World, directory: str) -> Identity:
+        """Return whose it is, without opening it.
+
+        Raises:
+            Corrupt: the journal is damaged.
+            CannotStart: there is none.
+            DiskFailed: it cannot be read.
+        """
+        return read_identity(world.files, journal_directory(directory))
 
     @staticmethod
     def create(

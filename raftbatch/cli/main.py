@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import log
+from raftbatch.cli import log, serve
+from raftbatch.cli.text import paragraphs
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
 app.add_typer(log.app, name="log")
 
 
