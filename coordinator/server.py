@@ -35,6 +35,7 @@ from coordinator.raft.greeting import Reply, Request
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
+from coordinator.recall import recall
 from coordinator.rpc.port import ClientPort
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
@@ -86,6 +87,7 @@ class Server:
             insecure=config.cluster.is_insecure,
         )
         self._transport: Transport | None = None
+        self._recall: asyncio.Future[None] | None = None
         self._stopped: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
@@ -152,6 +154,7 @@ class Server:
                 f"{config.data_dir} is the data directory of {identity}, but this node is "
                 f"{config.node_id}: give each node a directory of its own"
             )
+        seeds = {node: each.peer for node, each in config.cluster.nodes.items()}
         transport = self._transport = Transport(
             world.network,
             world.clock,
@@ -159,7 +162,7 @@ class Server:
             identity,
             self._door,
             self._tls,
-            {node: each.peer for node, each in config.cluster.nodes.items()},
+            seeds,
             config.transport,
             self._counters,
         )
@@ -179,6 +182,9 @@ class Server:
         gc.collect()
         gc.freeze()
         transport.begin(log)
+        self._recall = asyncio.ensure_future(
+            recall(world.network, self._tls, log, transport, seeds)
+        )
         self._node.phase = Phase.SERVING
         _LOG.info(
             "node.started",
@@ -233,6 +239,8 @@ class Server:
         """Close all that was opened. What is under way has a bounded time for its answers."""
         self._node.stop_taking()
         await self._port.close(self._config.server.drain_ms_max / 1000)
+        if self._recall is not None:
+            self._recall.cancel()
         if self._transport is not None:
             await self._transport.close()
         if self._node.log is not None:

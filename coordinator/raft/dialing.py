@@ -51,6 +51,7 @@ class Dialler:
         refusals: told why there is no connection.
         take: given a new connection and the incarnation of its other end; raises
             `NotThis`, or returns what is done when the connection has ended.
+        outcast: told why the other end refuses this life of this node for ever.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Dialler:
         counters: Counters,
         refusals: Refusals,
         take: Callable[[Connection, int], asyncio.Future[None]],
+        outcast: Callable[[str], None],
     ) -> None:
         self._network = network
         self._clock = clock
@@ -78,6 +80,7 @@ class Dialler:
         self._counters = counters
         self._refusals = refusals
         self._take = take
+        self._outcast = outcast
         self._delay_ms = limits.dial_ms_min
 
     async def run(self, present: asyncio.Future[None] | None) -> None:
@@ -135,6 +138,8 @@ class Dialler:
     def _checked(self, answer: object, connection: Connection, address: str) -> int:
         """Return the incarnation of the node that answered, if it is the one that was meant."""
         if isinstance(answer, Refused):
+            if answer.slug == "stale_incarnation":
+                self._outcast(answer.text)
             raise NotThis(answer.slug, f"{self._peer} at {address} refuses: {answer.text}")
         if not isinstance(answer, Welcome):
             raise ConnectionError(f"{address} answers with a {type(answer).__name__}")

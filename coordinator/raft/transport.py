@@ -4,7 +4,7 @@ Of two nodes the one with the lower id calls, again and again; so there is one
 connection for both ways. A connection that comes where there is one already
 takes its place: whatever the old one still had is dropped, and the log hears
 `disconnected`, then `connected`. A member that was removed or replaced by a later
-life of its node loses its connection, and is refused by name.
+life of its node is called no more, and refused by name.
 
     transport = Transport(...)              # may be sent to and updated at once
     log = ReplicatedLog(..., peers=transport, ...)
@@ -56,6 +56,10 @@ class Handlers(Protocol):
 
     def admits(self, node: NodeId, incarnation: int) -> str | None:
         """Return why that life of a node must not be connected; None if it may."""
+        ...
+
+    def refused(self, peer: NodeId, why: str) -> None:
+        """Take in that a peer refuses this life of this node: it is a member no more."""
         ...
 
 
@@ -151,14 +155,14 @@ class Transport:
             known.link.send(message)
 
     def update(self, membership: Membership) -> None:
-        """Take in who belongs to the cluster now: the others lose their connection."""
+        """Take in who belongs to the cluster now: the others are called no more.
+
+        Whoever is connected stays so, and learns over that connection that it is removed;
+        it is refused when it comes again.
+        """
         self._membership = membership
-        if self._handlers is None:
-            return
-        for node, peer in list(self._peers.items()):
-            if peer.link is not None and not self._belongs(node, peer.incarnation):
-                peer.link.end("removed")
-        self._call_who_is_to_be_called()
+        if self._handlers is not None:
+            self._call_who_is_to_be_called()
 
     # What the composition root does.
 
@@ -239,6 +243,7 @@ class Transport:
             self._counters,
             self._door.refusals,
             lambda connection, incarnation: self._reached(node, connection, incarnation),
+            lambda why: None if self._handlers is None else self._handlers.refused(node, why),
         )
 
     # Who comes, and who goes.
@@ -276,14 +281,16 @@ class Transport:
         if hello.to != own.node_id:
             text = f"{node} means to reach {hello.to}, and {own.node_id} is here"
             return refused("invalid_request", f"{text}: check the addresses of both")
-        if node >= own.node_id:
-            text = f"{own.node_id} calls {node}, not the other way round"
-            return refused("invalid_request", f"{text}: there are two of one name, or of two minds")
         if self._handlers is None:
             return refused("draining", f"{own.node_id} stops")
         why_not = self._handlers.admits(node, hello.incarnation)
-        if why_not is not None:
+        if (
+            why_not is not None
+        ):  # said first: whoever asks out of turn wants to know this (`recall`)
             return refused("stale_incarnation", why_not)
+        if node >= own.node_id:
+            text = f"{own.node_id} calls {node}, not the other way round"
+            return refused("invalid_request", f"{text}: there are two of one name, or of two minds")
         if node not in self._peers and len(self._peers) >= self._limits.links_max:
             return refused("overloaded", f"{own.node_id} has {len(self._peers)} connections")
         return None
@@ -335,10 +342,3 @@ class Transport:
             del self._peers[node]
             if self._handlers is not None:
                 self._handlers.disconnected(node)
-
-    def _belongs(self, node: NodeId, incarnation: int) -> bool:
-        """Return whether that life of a node may be connected: a member, or not known yet."""
-        member = self._membership.get(node)
-        if member is not None:
-            return incarnation >= member.incarnation
-        return incarnation > dict(self._membership.retired).get(node, 0)
