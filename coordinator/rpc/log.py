@@ -93,10 +93,11 @@ class _Stream:
                 if self._entries == 0 and not self._results and (reading.done() or is_stopping):
                     break
         finally:
+            is_read = reading.done()
             reading.cancel()
-        if reading.done() and not reading.cancelled() and (failed := reading.exception()):
-            raise failed
-        if self._node.phase is Phase.STOPPING:
+        if is_read:
+            reading.result()  # raises what broke the stream
+        else:
             error = Draining(f"{self._node.config.node_id} stops", retry_after_ms=_RETRY_MS)
             await abort(context, error, self._node.client_address)
 

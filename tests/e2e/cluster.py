@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,6 +63,7 @@ class ServedCluster:
         settings: str = "",
         address: str = "127.0.0.1",
     ) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.file = str(folder / "cluster.toml")
         self.processes: dict[str, Process] = {}
@@ -193,15 +194,21 @@ class ServedCluster:
 
     def append(self, node: str, entries: Sequence[bytes]) -> list[log_pb2.AppendResult]:
         """Append entries in one message; return a result each, in their order."""
+        with self.appending(node, entries) as replies:
+            results = [result for reply in replies for result in reply.results]
+        return sorted(results, key=lambda result: result.number)
+
+    @contextmanager
+    def appending(
+        self, node: str, entries: Sequence[bytes]
+    ) -> Iterator[Iterator[log_pb2.AppendReply]]:
+        """Append entries in one message, and yield the replies as they come."""
         numbered = [
             log_pb2.NumberedEntry(number=number, data=data) for number, data in enumerate(entries)
         ]
         with grpc.insecure_channel(self.clients[node]) as channel:
-            replies = LogStub(channel).Append(
-                iter([log_pb2.AppendRequest(entries=numbered)]), timeout=LIMIT_S
-            )
-            results = [result for reply in replies for result in reply.results]
-        return sorted(results, key=lambda result: result.number)
+            request = log_pb2.AppendRequest(entries=numbered)
+            yield LogStub(channel).Append(iter([request]), timeout=LIMIT_S)
 
     def acknowledged(self, node: str, entries: Sequence[bytes]) -> list[int]:
         """Append entries, each of which must be acknowledged; return where they stand."""
