@@ -79,10 +79,12 @@ class MemoryLog:
 
     def config(self, index: int) -> Entry:
         """The only one."""
+        assert index >= 0
         return FIRST
 
     def append(self, term: int, data: bytes, *, is_config: bool = False) -> int:
         """Add an entry."""
+        assert not is_config
         self.lsn += 1
         self.last_index += 1
         self._terms.append(self.last_index, term)
@@ -222,6 +224,9 @@ class Wire:
 
     def update(self, membership: Membership) -> None:
         """All are connected."""
+
+    def drop(self, peer: NodeId) -> None:
+        """All stay so."""
 
 
 async def idle(seconds: float, directory: Path) -> float:

@@ -118,6 +118,10 @@ class RaftChecker:
         """Take in that a node has an empty disk, and joins under a new incarnation."""
         self.shadows[node] = Shadow(self.complain, incarnation, None)
 
+    def loses(self, node: NodeId) -> None:
+        """Take in that a node's disk is empty."""
+        self.shadows.pop(node, None)
+
     def begin(self, node: NodeId, log: ReplicatedLog) -> Life:
         """Watch a process that has just opened its log."""
         shadow = self.shadows[node]
@@ -164,7 +168,8 @@ class RaftChecker:
         if is_leader:
             self._believes(life)
         if standing.commit != life.commit:
-            self._commits(life, standing.commit, is_leader)
+            # One that commits its own removal has stepped down when it is looked at.
+            self._commits(life, standing.commit, life.led_term == standing.term)
         applied = log.applied
         if applied != life.applied:
             self.check(
@@ -271,8 +276,8 @@ class RaftChecker:
         life.matches = matches
         memory = life.shadow.memory
         for peer, each in progress.items():
-            shadow = self.shadows[peer]
-            if shadow.incarnation != each.incarnation:
+            shadow = self.shadows.get(peer)
+            if shadow is None or shadow.incarnation != each.incarnation:
                 continue
             if each.match and shadow.memory.hard_state.term <= memory.hard_state.term:
                 term = memory.term(each.match)
@@ -378,6 +383,7 @@ def quiet(lives: Mapping[NodeId, Life]) -> str | None:
             "reads from disk": len(log._driver.journal._reads._reads),
         }
         if log._core.replication is not None:
+            waiting["nodes to part from"] = len(log._core.replication.followers.leaving)
             for peer, each in log._core.replication.progress.items():
                 waiting[f"bytes in flight to {peer}"] = each.in_flight_bytes
         left = [f"{count} {what}" for what, count in waiting.items() if count]

@@ -62,10 +62,11 @@ class Members:
         return self.committed_at(log.base)
 
     def everywhere(self) -> list[Membership]:
-        """Return all that are in force anywhere, or would be after a power cut."""
+        """Return all that are in force in a living node's log, or would be after a power cut."""
         found = [self.committed]
-        for shadow in self._shadows.values():
-            found += [self.of(shadow.memory), self.of(shadow.durable)]
+        for node, shadow in self._shadows.items():
+            if self.committed.why_over(node, shadow.incarnation) is None:
+                found += [self.of(shadow.memory), self.of(shadow.durable)]
         return list(dict.fromkeys(found))
 
     def voters(self, membership: Membership) -> list[Shadow]:

@@ -99,8 +99,9 @@ class Wire:
         leader = self._leaders.get(reply.term)
         if not index or leader is None:
             return
-        memory = self._shadows[leader].memory
-        if memory.hard_state.term == reply.term:
+        led = self._shadows.get(leader)
+        if led is not None and led.memory.hard_state.term == reply.term:
+            memory = led.memory
             term = memory.term(index)
             if term is not None and not shadow.holds(index, term):
                 self._complain(

@@ -18,6 +18,7 @@ from chaos.checkers.raft import Life, RaftChecker, Violation, quiet, reads_too_m
 from chaos.checkers.raft_history import History
 from chaos.nemesis import Nemesis
 from chaos.suites.raft_clients import Clients
+from chaos.suites.raft_operator import Operator
 from chaos.suites.raft_options import draw
 from chaos.suites.raft_replica import ListReplica
 from chaos.suites.raft_trace import Trace, explained
@@ -32,7 +33,7 @@ from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership, founders
 from coordinator.raft.messages import BULK, Message
 from coordinator.raft.standing import Role
-from raftbatch.errors import CannotStart, DiskFailed, Fatal
+from raftbatch.errors import CannotStart, DiskFailed, Fatal, Removed
 from raftbatch.ids import ClusterId, Identity, NodeId
 
 _DIRECTORY = "/data"
@@ -42,6 +43,7 @@ _HEALED_S = 10.0  # within which all must be well again
 _SLICE_S = 0.1
 _CROWDED_MAX = 20  # slices: what was read for broken connections is long over
 _IDLE_S = 60.0
+_COUNTED = ("crashes", "elections", "installs", "transfers", "changes", "joins", "wipes", "removed")
 
 
 def run_seed(seed: int) -> dict[str, int]:
@@ -81,6 +83,7 @@ class _Peers:
 
     def __init__(self, port: Port) -> None:
         self.send = port.send
+        self.drop = port.drop
 
     def update(self, membership: Membership) -> None:
         """Leave all connections as they are."""
@@ -100,6 +103,7 @@ class RaftRun:
         self._options = options = draw(seed)
         self._nodes = [NodeId(f"n{number}") for number in range(1, options.voters + 1)]
         self._founders = founders({node: f"{node}:1" for node in self._nodes})
+        self._founding = {(member.node_id, 1) for member in self._founders.members}
         self._checker = RaftChecker(self._founders, options.slack_bytes)
         self._history = History(self._checker.complain)
 
@@ -129,27 +133,34 @@ class RaftRun:
             "events": loop.events,
             "acks": self._history.acks,
             "reads": self._history.reads,
-            **{name: counts[name] for name in ("crashes", "elections", "installs", "transfers")},
+            **{name: counts[name] for name in _COUNTED},
         }
 
     def _phases(self, loop: VirtualLoop, cluster: SimCluster) -> None:
-        options, seed = self._options, self._seed
+        options, seed, checker = self._options, self._seed, self._checker
         clients = Clients(cluster, self._checker, self._history, options, Random(f"{seed} clients"))
         nemesis = Nemesis(cluster, clients.leader, options.mix, Random(f"{seed} nemesis"))
+        self._operator = operator = Operator(
+            cluster, checker, clients.leader, options.changes_per_s, Random(f"{seed} operator")
+        )
         for node in self._nodes:
             cluster.start(node)
         clients.begin()
         loop.after(_CALM_S, nemesis.begin)
+        loop.after(_CALM_S, operator.begin)
         loop.run_for(_CALM_S + options.safety_s)
+        operator.end()
         nemesis.heal()
         self._recover(loop, cluster, clients, "all was healed")
         clients.end()
         self._settle(loop, cluster)
         if options.is_idle_watched:
             self._idle(loop)
-        for node in self._nodes:
+        checker.counts.update(operator.counts)
+        members = list(checker.lives)
+        for node in members:
             cluster.kill(node, power=True)
-        for node in self._nodes:
+        for node in members:
             cluster.start(node)
         self._recover(loop, cluster, clients, "all lost their power")
         self._settle(loop, cluster)
@@ -161,20 +172,21 @@ class RaftRun:
     def _recover(
         self, loop: VirtualLoop, cluster: SimCluster, clients: Clients, since: str
     ) -> None:
-        """Within ten seconds there is a leader, and it acknowledges new writes."""
+        """Within ten seconds all members live, one leads, and it acknowledges new writes."""
         acks = None
         deadline = loop.time() + _HEALED_S
         while loop.time() < deadline:
             loop.run_for(_SLICE_S)
             leader = clients.leader()
-            if leader is None or len(self._checker.lives) < len(self._nodes):
+            if leader is None or self._operator.is_whole():
                 continue
             if acks is None:
                 acks = self._history.acks
             elif self._history.acks > acks:
                 return
             clients.write(leader)
-        self._break(f"{_HEALED_S:.0f} s after {since}: {self._state(cluster)}")
+        left = self._operator.is_whole() or "no write was acknowledged"
+        self._break(f"{_HEALED_S:.0f} s after {since}, {left}: {self._state(cluster)}")
 
     def _settle(self, loop: VirtualLoop, cluster: SimCluster) -> None:
         """Within ten seconds all replicas are equal, and nothing is under way."""
@@ -188,7 +200,7 @@ class RaftRun:
             self._checker.check(crowded < _CROWDED_MAX, "a node reads the same from disk again")
             at = [life.log.applied for life in lives.values()]
             committed = len(self._checker.committed)
-            if len(at) < len(self._nodes) or min(at) < committed:
+            if self._operator.is_whole() or min(at) < committed:
                 left = "not all have applied all"
                 continue
             left = quiet(lives)
@@ -219,18 +231,23 @@ class RaftRun:
         )
 
         def failed(error: Fatal) -> None:
-            if not isinstance(error, DiskFailed):
+            if isinstance(error, Removed):
+                self._has_left(node, lives[0].log.identity.incarnation)
+            elif not isinstance(error, DiskFailed):
                 checker.complain(f"{node} failed: {error!r}")
             world.exit(str(error))
 
+        life = self._operator.lives[node]
+        if life is None:
+            raise CannotStart(f"the disk of {node} is empty: it must be added again")
         try:
             if not DataDirectory.is_initialised(world, _DIRECTORY):
                 DataDirectory.create(
                     world,
                     _DIRECTORY,
-                    Identity(_CLUSTER, node, 1),
+                    Identity(_CLUSTER, node, life),
                     options.storage,
-                    self._founders,
+                    self._founders if (node, life) in self._founding else None,
                 )
             log = ReplicatedLog(
                 world,
@@ -248,6 +265,13 @@ class RaftRun:
         lives.append(checker.begin(node, log))
         return _End(log)
 
+    def _has_left(self, node: NodeId, incarnation: int) -> None:
+        """Judge that a node has ended as a member no more."""
+        members = self._checker.members.committed
+        if members.why_over(node, incarnation) is None:
+            self._checker.complain(f"{node} ends as removed from {members}")
+        self._operator.gone(node)
+
     def _has_died(self, node: NodeId, why: str) -> None:
         self._checker.end(node)
         if self._trace is not None:
@@ -263,7 +287,7 @@ class RaftRun:
 
     def _state(self, cluster: SimCluster) -> str:
         lines = []
-        for node in self._nodes:
+        for node in cluster.nodes:
             life = self._checker.lives.get(node)
             if life is None:
                 lines.append(f"{node} is down, {cluster.refused.get(node)!r}")

@@ -39,6 +39,7 @@ class Options:
         piece_bytes: of a snapshot in one message.
         apply_bytes: applied in one turn of the loop.
         safety_s: how long faults strike.
+        changes_per_s: how often the operator changes something; 0: never.
         is_idle_watched: whether a minute without faults follows, in which nobody is elected.
     """
 
@@ -53,6 +54,7 @@ class Options:
     piece_bytes: int
     apply_bytes: int
     safety_s: float
+    changes_per_s: float
     is_idle_watched: bool
 
     @property
@@ -90,6 +92,7 @@ def draw(seed: int) -> Options:
         apply_bytes=rng.choice((100, 4 * _K, 1 << 20)),
         safety_s=rng.choice((10.0, 15.0, 20.0)),
         is_idle_watched=rng.random() < 0.1,
+        changes_per_s=rng.choice((0.0, 0.0, 0.5, 1.5, 4.0)),
     )
 
 

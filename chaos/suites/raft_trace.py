@@ -76,6 +76,9 @@ class Trace:
     def text(self) -> str:
         """Return the last lines, a column a node."""
         rows = []
+        for node in {line[2]: None for line in self._lines}:
+            if node not in self._nodes:
+                self._nodes.append(node)
         for time, event, node, text in self._lines:
             before = " " * (_COLUMN * self._nodes.index(node))
             rows.append(f"{time:10.6f} {event:7} {before}{text[: _COLUMN - 1]}")

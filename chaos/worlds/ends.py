@@ -102,6 +102,10 @@ class Carrier(Protocol):
         """Whether `node` believes in its connection to `peer`."""
         ...
 
+    def break_link(self, one: NodeId, other: NodeId) -> None:
+        """Break a connection."""
+        ...
+
 
 class Port:
     """A process's own end of all its links: what the product sends through.
@@ -133,6 +137,11 @@ class Port:
         """Send, or drop where the peer is not connected. Never blocks, never answers."""
         if self.process.alive:
             self._links.send(self.node, peer, message)
+
+    def drop(self, peer: NodeId) -> None:
+        """Close the connection to a peer."""
+        if self.process.alive:
+            self._links.break_link(self.node, peer)
 
     def is_connected(self, peer: NodeId) -> bool:
         """Whether messages to the peer go anywhere, as far as this end knows."""

@@ -58,9 +58,7 @@ class Machine:
     def __init__(self, loop: VirtualLoop, seed: int, name: str, on_death: Burial) -> None:
         self.loop = loop
         self.name = name
-        self.disk = SimDisk(Random(f"{seed} {name} disk"))
-        self.disk.fault = self._before
-        self.disk.fault_after = self._after
+        self.disk = self._new_disk(Random(f"{seed} {name} disk"))
         self.wall = WallClock(loop, Random(f"{seed} {name} wall"))
         self.speed = Speed()
         self.hooks: list[Hook] = []
@@ -96,6 +94,11 @@ class Machine:
         node.die()
         self._bury(node, power, "power lost" if power else "killed")
 
+    def wipe(self) -> None:
+        """Put an empty disk into a machine on which no process lives."""
+        assert self.node is None, f"{self.name} lives"
+        self.disk = self._new_disk(Random(f"{self._seed} {self.name} disk {self.lives}"))
+
     def arm(self, hook: Hook, *, after: bool = False) -> Callable[[], None]:
         """Add a hook of the disk; return what takes it away again."""
         hooks = self.hooks_after if after else self.hooks
@@ -112,6 +115,12 @@ class Machine:
         if node.alive:
             node.die()
             self.loop.after(0, self._bury, node, self.power, why)
+
+    def _new_disk(self, rng: Random) -> SimDisk:
+        disk = SimDisk(rng)
+        disk.fault = self._before
+        disk.fault_after = self._after
+        return disk
 
     def _bury(self, node: SimNode, power: bool, why: str) -> None:
         if self.node is node:

@@ -122,21 +122,17 @@ class Core:
         """Take in a message. One that is old, or doubled, changes nothing.
 
         The sender need be no member: this node may be behind, and lack the entry that
-        made it one. Asked for a vote, this node judges by its log and term alone. But a
-        life that was replaced or removed, which is committed, is heard no more, unless it
-        is the leader that removed itself, in its last term.
-        Source: thesis, 4.1 (servers use RPCs of servers that are not in their configuration).
+        made it one. Asked for a vote, it judges by its log and term alone. Source:
+        thesis, 4.1 (servers take RPCs of servers that are not in their configuration).
         """
         standing = self.standing
         standing.now_ns = now_ns
-        if self.lives.of(sender) is None:
-            return
-        if self.lives.is_over(sender) and not self._is_leaders(sender, message):
+        term = message.own_term if isinstance(message, PreVoteReply) else message.term
+        if not self.lives.is_heard(sender, term):
             return
         if isinstance(message, PreVote):
             self.election.on_pre_vote(sender, message)
             return
-        term = message.own_term if isinstance(message, PreVoteReply) else message.term
         if term > standing.term:
             is_election = isinstance(message, RequestVote) and not message.transfer
             if is_election and self.election.is_leader_alive:
@@ -163,6 +159,7 @@ class Core:
             self.election.deadline_ns = max(self.election.deadline_ns, self._grace_ns)
         self._ticked_ns = now_ns
         self.transfer.tick()
+        self.lives.part(self.replication.followers.leaving if self.replication else ())
         if self.replication is not None:
             self.changes.tick(self.replication.followers)
         if self.replication is None:
@@ -310,12 +307,6 @@ class Core:
             case TimeoutNow() if sender == standing.leader and self._may_lead():
                 if standing.is_voter:
                     self.election.begin(transfer=True)
-
-    def _is_leaders(self, sender: NodeId, message: Message) -> bool:
-        """Whether a message comes from the present leader, in its term."""
-        standing = self.standing
-        term = message.own_term if isinstance(message, PreVoteReply) else message.term
-        return sender == standing.leader and term == standing.term
 
     def _answer_old(self, sender: NodeId, message: Message) -> None:
         """Tell a leader or candidate of an earlier term that there is a later one."""

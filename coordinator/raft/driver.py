@@ -49,6 +49,13 @@ class Peers(Protocol):
         """
         ...
 
+    def drop(self, peer: NodeId) -> None:
+        """Close the connection to a peer that `admits` refuses by now.
+
+        It was removed, and missed that; when it connects anew it is told.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
@@ -241,11 +248,14 @@ class Driver:
             self._set_timer()
 
     def _tell(self) -> None:
-        """Tell whom to be connected to, if that has changed."""
+        """Tell whom to be connected to, if that has changed, and whom not to be any more."""
         membership = self.core.standing.membership
         if self._told is not membership:
             self._told = membership
             self._peers.update(membership)
+        unwelcome = self.core.standing.unwelcome
+        while unwelcome:
+            self._peers.drop(unwelcome.pop())
 
     def _release(self) -> None:
         """Send what depends on nothing that is not durable; LSNs never fall along the queue."""

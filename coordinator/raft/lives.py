@@ -10,6 +10,8 @@ they say. Called by: `core`, `followers`. Deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from coordinator.raft.membership import Membership
 from coordinator.raft.standing import Standing
 from raftbatch.ids import NodeId
@@ -21,7 +23,7 @@ class Lives:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._connected: dict[NodeId, int] = {}
-        self._over: set[NodeId] = set()  # of those, whose life is over
+        self._over: set[NodeId] = set()
         self._judged: Membership | None = None  # by which membership that was judged
 
     def of(self, peer: NodeId) -> int | None:
@@ -43,8 +45,33 @@ class Lives:
         member = self._standing.membership.get(peer)
         return member is not None and member.incarnation == self._connected.get(peer)
 
-    def is_over(self, peer: NodeId) -> bool:
-        """Whether a connected peer's life was replaced or removed, and that is committed."""
+    def is_heard(self, peer: NodeId, term: int) -> bool:
+        """Whether what a peer says, in that term, is taken in at all.
+
+        Not from a life that is over, unless it is the leader that removed itself, in its
+        last term.
+        """
+        standing = self._standing
+        if peer not in self._connected:
+            return False
+        return peer not in self._ended or (peer == standing.leader and term == standing.term)
+
+    def part(self, leaving: Collection[NodeId]) -> None:
+        """Have the connections closed to those whose life is over.
+
+        Not before the leader has told them so: but to one who missed it, or is slow, it is
+        told only when it connects anew.
+
+        Args:
+            leaving: whom this node, as the leader, is about to tell.
+        """
+        for peer in self._ended:
+            if peer != self._standing.leader and peer not in leaving:
+                self._standing.unwelcome.add(peer)
+
+    @property
+    def _ended(self) -> set[NodeId]:
+        """The connected peers whose life was replaced or removed, and that is committed."""
         committed = self._standing.committed_membership
         if self._judged is not committed:
             self._judged = committed
@@ -53,4 +80,4 @@ class Lives:
                 for each, incarnation in self._connected.items()
                 if committed.why_over(each, incarnation) is not None
             }
-        return peer in self._over
+        return self._over

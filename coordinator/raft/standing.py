@@ -49,7 +49,8 @@ class Standing:
         role: see `Role`.
         leader: whom this node takes for the leader of its term; None if unknown.
         commit: highest index known committed. Never falls while the process lives.
-        outbox: what is to be sent, in order; the facade empties it.
+        outbox: what is to be sent, in order; the driver empties it.
+        unwelcome: peers whose connection is to be closed: they were removed. The driver empties it.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Standing:
         self.leader: NodeId | None = None
         self.commit = log.first_index - 1
         self.outbox: list[Outgoing] = []
+        self.unwelcome: set[NodeId] = set()
         self._below = below
         self._hard_state_lsn = 0  # what was read at the start is durable
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late

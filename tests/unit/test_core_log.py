@@ -60,6 +60,9 @@ class NoPeers:
     def update(self, membership: Membership) -> None:
         """They stay away."""
 
+    def drop(self, peer: NodeId) -> None:
+        """Nobody is there."""
+
 
 class Bench:
     """A machine, and the node on it."""
