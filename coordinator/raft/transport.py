@@ -164,6 +164,12 @@ class Transport:
         if self._handlers is not None:
             self._call_who_is_to_be_called()
 
+    def drop(self, peer: NodeId) -> None:
+        """Close the connection to a peer that is a member no more, and has missed that."""
+        known = self._peers.get(peer)
+        if known is not None and known.link is not None:
+            known.link.end("removed")
+
     # What the composition root does.
 
     def begin(self, handlers: Handlers) -> None:
