@@ -120,7 +120,9 @@ class RaftChecker:
 
     def loses(self, node: NodeId) -> None:
         """Take in that a node's disk is empty."""
-        self.shadows.pop(node, None)
+        shadow = self.shadows.pop(node, None)
+        if shadow is not None:
+            self.members.lost(node, shadow)
 
     def begin(self, node: NodeId, log: ReplicatedLog) -> Life:
         """Watch a process that has just opened its log."""
@@ -249,16 +251,19 @@ class RaftChecker:
             )
 
     def _is_chosen(self, life: Life, term: int) -> None:
-        """A majority of the voters has voted for it, each in the life that is a member."""
+        """A majority of the voters has voted for it, each in the life that is a member.
+
+        It need be no voter itself, if that is by a change which is not committed.
+        """
         membership, node = self.members.of(life.shadow.memory), life.node
-        voters = [(each.node_id, each.incarnation) for each in membership.members if each.votes]
+        voters = self.members.votes(membership)
         own = (node, life.shadow.incarnation)
-        said = [each for each in voters if self.wire.votes.get((*each, term)) == node]
-        self.check(own in voters, f"{node} leads term {term}, and is no voter of {membership}")
-        self.check(
-            len({*said, own}) > len(voters) // 2,
-            f"{node} leads term {term} with the votes of {said}, of {membership}",
-        )
+        said = {each for each in voters if self.wire.votes.get((*each, term)) == node}
+        said |= voters & {own}  # to itself it says nothing
+        if len(said) <= len(voters) // 2:
+            self.complain(f"{node} leads term {term} with the votes of {said}, of {membership}")
+        if own not in voters | self.members.votes(self.members.committed):
+            self.complain(f"{node} leads term {term}, and is no voter of {membership}")
 
     def _believes(self, life: Life) -> None:
         """What a leader believes of a follower is true, and durable, unless that has moved on."""

@@ -34,12 +34,17 @@ class Members:
         self._indices: list[int] = []  # of the committed ones
         self._committed: list[Membership] = []
         self._decoded: dict[bytes, Membership] = {}
+        self._lost: dict[tuple[NodeId, int], Shadow] = {}
         self._added: dict[tuple[NodeId, int], Entry] = {}  # which entry made it a member
 
     @property
     def committed(self) -> Membership:
         """The newest that is committed."""
         return self._committed[-1] if self._committed else Membership()
+
+    def lost(self, node: NodeId, shadow: Shadow) -> None:
+        """Take in that a life has lost its disk: what it acknowledged before still counts."""
+        self._lost[node, shadow.incarnation] = shadow
 
     def has_committed(self, entry: Entry) -> None:
         """Take in an entry that is committed now; called for each, in order."""
@@ -69,14 +74,15 @@ class Members:
                 found += [self.of(shadow.memory), self.of(shadow.durable)]
         return list(dict.fromkeys(found))
 
+    def votes(self, membership: Membership) -> set[tuple[NodeId, int]]:
+        """Return the lives that vote in a membership."""
+        return {(each.node_id, each.incarnation) for each in membership.members if each.votes}
+
     def voters(self, membership: Membership) -> list[Shadow]:
-        """Return what the voters hold: those whose life is the one that is a member."""
-        found = []
-        for member in membership.members:
-            shadow = self._shadows.get(member.node_id)
-            if member.votes and shadow is not None and shadow.incarnation == member.incarnation:
-                found.append(shadow)
-        return found
+        """Return what the voters hold, or held: those whose life is the one that is a member."""
+        lives = {(node, shadow.incarnation): shadow for node, shadow in self._shadows.items()}
+        lives |= self._lost
+        return [lives[each] for each in sorted(self.votes(membership)) if each in lives]
 
     def changes(self, leader: NodeId, log: LogModel, commit: int, term: int) -> None:
         """Judge a membership that a leader has just appended to its log.
@@ -94,7 +100,7 @@ class Members:
             self._complain(f"{leader} changes the membership while {before.index} is open")
         if log.term(commit) != term:
             self._complain(f"{leader} changes the membership before it commits in {term}")
-        if len(_voters(old) ^ _voters(new)) > 1:
+        if len(self.votes(old) ^ self.votes(new)) > 1:
             self._complain(f"{leader} makes {new} of {old}: more than one voter differs")
         for member in new.members:
             known = old.get(member.node_id)
@@ -115,7 +121,3 @@ class Members:
         if entry.data not in self._decoded:
             self._decoded[entry.data] = decode(entry.data)
         return self._decoded[entry.data]
-
-
-def _voters(membership: Membership) -> set[tuple[NodeId, int]]:
-    return {(each.node_id, each.incarnation) for each in membership.members if each.votes}

@@ -84,6 +84,8 @@ class Operator:
         """Return what keeps the cluster from being whole; None if it is."""
         checker = self._checker
         members = checker.members.committed
+        if self._joining:
+            return f"{' '.join(self._joining)} ask to join"
         if checker.members.everywhere() != [members]:
             return f"not all are in {members}"
         if any(member.rank is Rank.JOINING for member in members.members):

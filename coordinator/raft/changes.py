@@ -83,8 +83,10 @@ class Changes:
                 f"leadership is being handed to {self._transfer.heir}",
                 retry_after_ms=standing.timing.retry_ms,
             )
-        if not standing.is_membership_committed or not self._reads.may_be_asked:
+        if not standing.is_membership_committed:
             raise self._later("another change of the membership is not yet committed")
+        if not self._reads.may_be_asked:
+            raise self._later("this leader has committed nothing of its own term yet")
         membership = self._changed(change, followers)
         standing.log.append(standing.term, encode(membership), is_config=True)
         followers.reshape()

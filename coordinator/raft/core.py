@@ -305,7 +305,7 @@ class Core:
                 replication.on_snapshot_reply(sender, message)
                 self.reads.answered(replication.answered_round())
             case TimeoutNow() if sender == standing.leader and self._may_lead():
-                if standing.is_voter:
+                if standing.may_stand:
                     self.election.begin(transfer=True)
 
     def _answer_old(self, sender: NodeId, message: Message) -> None:

@@ -234,8 +234,8 @@ class Driver:
         try:
             self.core.replicate(self.now_ns())
             self.journal.flush()
-            self._tell()
             self._release()
+            self._tell()
             if self.applying.advance(self.core.standing.commit):
                 self.pump_soon()
             self._answer_barriers()
@@ -253,9 +253,10 @@ class Driver:
         if self._told is not membership:
             self._told = membership
             self._peers.update(membership)
-        unwelcome = self.core.standing.unwelcome
-        while unwelcome:
-            self._peers.drop(unwelcome.pop())
+        standing = self.core.standing
+        unwelcome, standing.unwelcome = standing.unwelcome, []
+        for peer in unwelcome:
+            self._peers.drop(peer)
 
     def _release(self) -> None:
         """Send what depends on nothing that is not durable; LSNs never fall along the queue."""

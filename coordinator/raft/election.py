@@ -109,8 +109,8 @@ class Election:
         standing = self._standing
         if standing.role is Role.LEADER or standing.now_ns < self.deadline_ns:
             return
-        if not standing.is_voter:
-            # It waits to be fed: as a learner, or as one that was removed, or joins.
+        if not standing.may_stand:
+            # A learner, or one that joins, waits to be fed; one that was removed, to be told.
             standing.role, standing.leader = Role.FOLLOWER, None
             self.wait()
         elif self._may_lead():
@@ -194,7 +194,7 @@ class Election:
         standing.role, standing.leader = Role.FOLLOWER, None
         self.phase = Phase.ASKING
         self.deadline_ns = self._retry_ns()
-        self._fans = [standing.self_id]
+        self._fans = [standing.self_id] if standing.is_voter else []
         if len(self._fans) >= standing.quorum:
             self.begin(transfer=False)
             return

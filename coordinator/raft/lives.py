@@ -23,7 +23,7 @@ class Lives:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._connected: dict[NodeId, int] = {}
-        self._over: set[NodeId] = set()
+        self._over: list[NodeId] = []
         self._judged: Membership | None = None  # by which membership that was judged
 
     def of(self, peer: NodeId) -> int | None:
@@ -37,8 +37,8 @@ class Lives:
 
     def went(self, peer: NodeId) -> None:
         """Take in that a connection broke."""
-        self._over.discard(peer)
         del self._connected[peer]
+        self._judged = None
 
     def is_member(self, peer: NodeId) -> bool:
         """Whether it is the peer's life that is a member which is connected."""
@@ -65,19 +65,20 @@ class Lives:
         Args:
             leaving: whom this node, as the leader, is about to tell.
         """
-        for peer in self._ended:
-            if peer != self._standing.leader and peer not in leaving:
-                self._standing.unwelcome.add(peer)
+        standing = self._standing
+        standing.unwelcome = [
+            peer for peer in self._ended if peer != standing.leader and peer not in leaving
+        ]
 
     @property
-    def _ended(self) -> set[NodeId]:
+    def _ended(self) -> list[NodeId]:
         """The connected peers whose life was replaced or removed, and that is committed."""
         committed = self._standing.committed_membership
         if self._judged is not committed:
             self._judged = committed
-            self._over = {
+            self._over = [
                 each
                 for each, incarnation in self._connected.items()
                 if committed.why_over(each, incarnation) is not None
-            }
+            ]
         return self._over

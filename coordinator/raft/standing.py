@@ -72,7 +72,7 @@ class Standing:
         self.leader: NodeId | None = None
         self.commit = log.first_index - 1
         self.outbox: list[Outgoing] = []
-        self.unwelcome: set[NodeId] = set()
+        self.unwelcome: list[NodeId] = []
         self._below = below
         self._hard_state_lsn = 0  # what was read at the start is durable
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
@@ -105,6 +105,20 @@ class Standing:
     def is_voter(self) -> bool:
         """Whether this life of this node votes, and counts."""
         return self._votes()[2]
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node may ask for votes: as a voter, or one whose removal is not committed.
+
+        Its log may be the longest, with its own removal in it: if it stood back, nobody
+        could be elected. It counts its own vote only as a voter.
+        Source: thesis, 4.2.2 ("might still be needed until the Cnew entry is committed").
+        """
+        entry = self.log.config(self.log.last_index)
+        if self.is_voter or entry is None or entry.index <= self.commit:
+            return self.is_voter
+        own = self._at(entry.index - 1).get(self.self_id)
+        return own is not None and own.incarnation == self.incarnation and own.votes
 
     @property
     def peers(self) -> tuple[NodeId, ...]:

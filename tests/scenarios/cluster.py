@@ -97,6 +97,17 @@ class Cluster:
             if other != node.id:
                 self._break(node.id, other)
 
+    def deliver_last_words(self, node: Node) -> None:
+        """Deliver what a node said before it ended, in order."""
+        for other in self.nodes:
+            if other != node.id:
+                self.deliver(node.id, other)
+
+    def drop(self, node: Node, peer: NodeId) -> None:
+        """Close a connection, and make it anew."""
+        self._break(node.id, peer)
+        self._join(node.id, peer)
+
     def check(self, node: Node) -> None:
         """See the module's docstring.
 
@@ -136,6 +147,19 @@ class Cluster:
         node.start()
         for other in self.nodes:
             self._join(node.id, other)
+
+    def boot(self, name: str, incarnation: int) -> None:
+        """Begin a node on an empty disk, in place of an earlier life, and connect it."""
+        before = self.nodes.get(NodeId(name))
+        if before is not None and before.core is not None:
+            before.stop(power=True)
+        node = Node(self, NodeId(name), incarnation)
+        for other in self.nodes:
+            if other != node.id:
+                self.queues.setdefault((node.id, other), deque())
+                self.queues.setdefault((other, node.id), deque())
+        self.nodes[node.id] = node
+        self.start(name)
 
     def cut(self, a: str, b: str) -> None:
         """Break the connection, which both notice, and let there be none."""
@@ -223,6 +247,12 @@ class Cluster:
             return
         if self[a].core is None or self[b].core is None:
             return
+        for one, other in ((a, b), (b, a)):
+            committed = self[one].running.standing.committed_membership
+            why = committed.why_over(other, self[other].identity.incarnation)
+            if why is not None:
+                self[other].refused(f"{why}, says {one}")
+                return
         self._connected |= {(a, b), (b, a)}
         for one, other in ((a, b), (b, a)):
             self._told(one, connected=other)

@@ -28,6 +28,9 @@ changed at a node. `pytest tests/scenarios --rewrite` writes them anew.
     propose n1 x y*900  propose entries; `*900` pads one to so many bytes
     read n1 NAME        ask for a linearizable read
     transfer n1 n2      hand leadership over
+    add n1 n4 [learner] let the leader n1 add a node that joins, or a learner; `promote n1 n4`,
+                        `remove n1 n4`, `move n1 n4 ADDRESS` likewise
+    boot n4 [2]         begin a node on an empty disk, under an incarnation, and connect it
     snapshot n1         take one, and let go of the log before it
 
     crash n1 [power]    kill a node; with `power`, what was not synced is lost
@@ -39,7 +42,8 @@ changed at a node. `pytest tests/scenarios --rewrite` writes them anew.
 
     show n1 ..          tell role, term, log, commit and state
     expect n1 WHAT ..   fail unless: leader, follower, candidate, down; term T; commit N;
-                        log 1-2@1 3@2; state x y; match n2 N; next n2 N; feeding n2 probe
+                        log 1-2@1 3@2; state x y; match n2 N; next n2 N; feeding n2 probe;
+                        members n1 n2 n3, learner n4, joining n5
     expect leader n1    it is the only leader; `none`: there is none
     expect sent < N     so few messages were sent since the last `expect sent`
 """
@@ -50,6 +54,8 @@ from collections.abc import Callable
 from functools import partial
 
 from chaos.worlds.disk import SimDisk
+from coordinator.raft.changes import Add, Change, Move, Promote, Remove
+from coordinator.raft.membership import Rank
 from coordinator.raft.messages import Message
 from coordinator.raft.replication import Window
 from coordinator.raft.standing import Role
@@ -240,7 +246,26 @@ class Interpreter:
 
         node.event(lambda: self._ask(node, hand_over))
 
-    def _ask(self, node: Node, ask: Callable[[], None]) -> None:
+    def do_add(self, name: str, node: str, rank: str = "joining") -> None:
+        self._change(name, Add(NodeId(node), f"{node}:1", Rank[rank.upper()]))
+
+    def do_promote(self, name: str, node: str) -> None:
+        self._change(name, Promote(NodeId(node)))
+
+    def do_remove(self, name: str, node: str) -> None:
+        self._change(name, Remove(NodeId(node)))
+
+    def do_move(self, name: str, node: str, address: str) -> None:
+        self._change(name, Move(NodeId(node), address))
+
+    def _change(self, name: str, change: Change) -> None:
+        node = self.cluster[name]
+        node.event(lambda: self._ask(node, lambda: node.running.change(node.now_ns, change)))
+
+    def do_boot(self, name: str, incarnation: str = "1") -> None:
+        self.cluster.boot(name, int(incarnation))
+
+    def _ask(self, node: Node, ask: Callable[[], object]) -> None:
         try:
             ask()
         except RaftbatchError as error:
@@ -312,6 +337,8 @@ class Interpreter:
                 return ["log", *node.log().split()]
             case "state":
                 return ["state", *node.state]
+            case "members":
+                return ["members", *str(core.standing.membership).split()]
             case "match" | "next" | "feeding":
                 assert core.replication is not None, f"{node.id} does not lead"
                 value = getattr(core.replication.progress[NodeId(words[0])], what)

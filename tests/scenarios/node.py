@@ -26,7 +26,7 @@ from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
 from coordinator.raft.timing import MS, Timing
-from raftbatch.errors import Fatal
+from raftbatch.errors import Fatal, Removed
 from raftbatch.ids import ClusterId, Identity, NodeId
 
 DIRECTORY = "/data"
@@ -64,6 +64,14 @@ class Host(Protocol):
 
     def stopped(self, node: Node) -> None:
         """Take note that it runs no more."""
+        ...
+
+    def deliver_last_words(self, node: Node) -> None:
+        """Deliver what a node said before it ended, which its transport does not lose."""
+        ...
+
+    def drop(self, node: Node, peer: NodeId) -> None:
+        """Close a connection of its."""
         ...
 
 
@@ -156,10 +164,15 @@ class Node:
         try:
             handle()
             self.settle()
+            standing = self.running.standing
+            if standing.why_removed and standing.role is not Role.LEADER:
+                self._failed(Removed(standing.why_removed))
         except Fatal as error:
             self._failed(error)
         if self.failure is not None:
             self.host.tell(f"{self.id} stops: {type(self.failure).__name__}: {self.failure}")
+            if isinstance(self.failure, Removed):
+                self.host.deliver_last_words(self)
             self.stop()
             return
         after = self.facts()
@@ -167,6 +180,14 @@ class Node:
         if changes:
             self.host.tell(f"{self.id}: {', '.join(changes)}")
         self.host.check(self)
+        standing = self.running.standing
+        unwelcome, standing.unwelcome = standing.unwelcome, []
+        for peer in unwelcome:
+            self.host.drop(self, peer)
+
+    def refused(self, why: str) -> None:
+        """Take in that a peer does not admit it."""
+        self.event(lambda: self._failed(Removed(why)))
 
     def settle(self) -> None:
         """Do what the driver does after an event, until nothing is left but what is held."""
@@ -218,6 +239,7 @@ class Node:
             "log": f"log {self.log()}",
             "durable": "" if durable == journal.last_index else f"durable {durable}",
             "commit": f"commit {standing.commit}",
+            "members": f"members {standing.membership}",
         }
 
     def terms(self) -> dict[int, int]:
