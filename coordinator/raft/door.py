@@ -310,7 +310,10 @@ async def _read_exactly(connection: Connection, length: int) -> bytes:
     while len(data) < length:
         part = await connection.read(length - len(data))
         if not part:
-            raise ConnectionError(f"{connection.peer} closed the connection without an answer")
+            text = f"{connection.peer} closed the connection without an answer"
+            if connection.certificate_name is not None:
+                text += ": it may not accept our certificate, and says why in its log"
+            raise ConnectionError(text)
         data += part
     return data
 

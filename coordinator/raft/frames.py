@@ -38,6 +38,7 @@ _COPIED_BYTES_MAX = 4096  # smaller buffers are joined: a copy costs less than a
 _ROOM_BYTES = 256 << 10  # what is read at once, at most
 _KEPT_BYTES = 2 << 20  # groups of entries and pieces of snapshots are about 1 MiB
 _FRAME_BYTES_MAX = _BULK_HEAD.size + CHUNK_BYTES_MAX
+_LENGTHS_MAX = {PING: 0, URGENT: URGENT_BYTES_MAX, BULK: _REST_BYTES + CHUNK_BYTES_MAX}
 
 PING_FRAME = _HEAD.pack(0, PING)
 
@@ -167,8 +168,9 @@ class Inbox:
         self._end += length
         while self._end - self._start >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._room, self._start)
-            if length > (_REST_BYTES + CHUNK_BYTES_MAX if kind == BULK else URGENT_BYTES_MAX):
-                raise Malformed("long_frame", f"a frame of kind {kind} with {length} bytes")
+            if length > _LENGTHS_MAX.get(kind, -1):
+                reason = "long_frame" if kind in _LENGTHS_MAX else "unknown_frame"
+                raise Malformed(reason, f"a frame of kind {kind} with {length} bytes")
             start = self._start + _HEAD.size
             if self._end - start < length:
                 break
@@ -180,11 +182,7 @@ class Inbox:
         """Take in a frame; return whether to go on."""
         if kind == URGENT:
             return self._take(content)
-        if kind == BULK:
-            return self._bulk(content)
-        if kind != PING or content:
-            raise Malformed("unknown_frame", f"a frame of kind {kind} with {len(content)} bytes")
-        return True
+        return self._bulk(content) if kind == BULK else True
 
     def _bulk(self, content: memoryview) -> bool:
         if len(content) <= _REST_BYTES:

@@ -21,7 +21,7 @@ from coordinator.raft import wire
 from coordinator.raft.counters import Counters
 from coordinator.raft.frames import Inbox, Outbox
 from coordinator.raft.greeting import Malformed
-from coordinator.raft.messages import AppendEntries, InstallSnapshot, Message
+from coordinator.raft.messages import BULK, Message
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.world import Connection
 
@@ -83,7 +83,7 @@ class Link:
         if self.is_over:
             return
         buffers, outbox = wire.encode(message), self._outbox
-        if isinstance(message, AppendEntries | InstallSnapshot):
+        if isinstance(message, BULK):
             outbox.add_bulk(buffers)
             # One alone may be larger: it has to go somehow.
             if outbox.bulk_bytes > self._limits.bulk_bytes_max and outbox.bulk_messages > 1:

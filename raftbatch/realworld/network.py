@@ -125,14 +125,14 @@ class RealListener:
         peer = "unknown"
         try:
             peer = address_text(accepted.getpeername())
-            connection = await _opened(
-                self._loop.connect_accepted_socket(
-                    RealConnection,
-                    accepted,
-                    ssl=self._context,
-                    ssl_handshake_timeout=_HANDSHAKE_S if self._context else None,
-                ),
+            connection = RealConnection()
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=_HANDSHAKE_S if self._context else None,
             )
+            _set_options(transport)
         except OSError as error:
             accepted.close()
             if self._refused is not None:
@@ -182,24 +182,21 @@ class RealNetwork:
         host, port = _split_address(address)
         context = _real(tls).client if tls else None
         try:
-            return await _opened(
-                asyncio.get_running_loop().create_connection(
-                    RealConnection,
-                    host,
-                    port,
-                    ssl=context,
-                    ssl_handshake_timeout=_HANDSHAKE_S if context else None,
-                )
+            connection = RealConnection()
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: connection,
+                host,
+                port,
+                ssl=context,
+                ssl_handshake_timeout=_HANDSHAKE_S if context else None,
             )
         except OSError as error:
             raise explain(error) from error
+        _set_options(transport)
+        return connection
 
 
-async def _opened(
-    opening: Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]],
-) -> RealConnection:
-    transport, connection = await opening
-    assert isinstance(connection, RealConnection)
+def _set_options(transport: asyncio.BaseTransport) -> None:
     opened: socket.socket | None = transport.get_extra_info("socket")
     if opened is not None:
         for level, name, value in _OPTIONS:
@@ -208,7 +205,6 @@ async def _opened(
                     opened.setsockopt(level, getattr(socket, name), value)
                 except OSError:
                     pass  # a kernel without that option, or gone: reading will tell
-    return connection
 
 
 def _bound(

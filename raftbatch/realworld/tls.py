@@ -180,10 +180,10 @@ def explain(error: OSError) -> OSError:
             if reason.endswith(name):
                 return ConnectionError(f"{text} ({_reason(error)})")
         return ConnectionError(f"TLS failed: {_reason(error)}")
-    if not str(error):
+    if not str(error):  # as asyncio and uvloop do it: they close without TLS's own words
         return type(error)(
-            "the other end closed the connection at once; does one of the two "
-            "have TLS, and the other not?"
+            "the other end closed the connection during the TLS handshake: it may not accept our "
+            "certificate, and says why in its log, or it has no TLS"
         )
     return error
 

