@@ -107,6 +107,9 @@ class Node:
     def admits(self, node: NodeId, incarnation: int) -> str | None:
         return self.refuses.get((node, incarnation))
 
+    def refused(self, peer: NodeId, why: str) -> None:
+        self.heard.append(("refused", peer, why))
+
     @property
     def messages(self) -> list[object]:
         return [message for kind, _, message in self.heard if kind == "receive"]
@@ -602,6 +605,7 @@ def test_transport_refuses_a_life_that_was_replaced_on_both_sides() -> None:
         await asyncio.sleep(3)
         assert all(kind != "receive" for kind, _, _ in two.heard)
         assert "n1 was removed" in one.transport.refusals["n2"].text
+        assert one.heard[-1] == ("refused", N2, "n1 was removed")
         assert two.transport.refusals["n1"].text == "n1 was removed"
         await one.close()
         await two.close()
@@ -617,6 +621,9 @@ def test_transport_drops_who_is_a_member_no_more_and_calls_who_has_become_one() 
         await turns()
         assert two.heard == []
         two.transport.update(TWO.removed(N1))
+        await turns()
+        assert two.heard == []  # it has still to hear that it is removed
+        two.transport.drop(N1)
         assert two.heard == []  # the log is not called in the midst of its own call
         await turns()
         assert two.heard == [("disconnected", N1, None)]
@@ -631,6 +638,7 @@ def test_transport_drops_who_is_a_member_no_more_and_calls_who_has_become_one() 
         await asyncio.sleep(1)
         assert three.heard[-1] == ("connected", N2, 1)  # taken back, but nothing says: removed
         two.transport.update(TWO.added(N1, ADDRESSES[N1], Rank.LEARNER))
+        two.transport.drop(N1)
         await turns()
         assert two.heard[-1] == ("disconnected", N1, None)  # its next life is another
         for node in (one, two, three):
@@ -737,6 +745,7 @@ def test_transport_may_be_used_inside_its_own_calls() -> None:
             two.transport.send(N1, message)
             if message == Beat(1, 2):
                 two.transport.update(TWO.removed(N1))
+                two.transport.drop(N1)
                 two.transport.send(N1, message)
 
         two.receive = react  # type: ignore[method-assign]

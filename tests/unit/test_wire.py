@@ -58,6 +58,7 @@ EXAMPLES: tuple[Message, ...] = (
     SnapshotReply(1, 2, NUMBER_MAX, 4),
     TimeoutNow(5),
     Beat(3, 8),
+    AppendEntries(4, 7, 2, (Entry(8, 3, b"members", is_config=True), *entries(9, b"x")), 6, 9),
 )
 
 
@@ -190,7 +191,7 @@ def test_wire_takes_what_is_made_by_hand_as_it_should_be() -> None:
         packed([9, msgpack.Timestamp(1)]),
         packed([5, 4, 7, 2, 6, 9, [3], [1], b"\0"], b""),
         packed([5, 4, 7, 2, 6, 9, [3], [1], b"\0"], b"ab"),
-        packed([5, 4, 7, 2, 6, 9, [3], [1], b"\x01"], b"a"),
+        packed([5, 4, 7, 2, 6, 9, [3], [1], b"\x02"], b"a"),
         packed([5, 4, 7, 2, 6, 9, [3], [1], b""], b"a"),
         packed([5, 4, 7, 2, 6, 9, [3, 3], [1], b"\0"], b"a"),
         packed([5, 4, 7, 2, 6, 9, [3], [1, 0], b"\0"], b"a"),
