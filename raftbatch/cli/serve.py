@@ -51,7 +51,7 @@ def serve(
     from coordinator.server import Server
     from coordinator.starting import Mode
     from raftbatch import logs
-    from raftbatch.errors import Fatal, InvalidRequest
+    from raftbatch.errors import CannotStart, Fatal, InvalidRequest
     from raftbatch.realworld import RealProcess, RealWorld
     from raftbatch.realworld.tls import load_tls
 
@@ -66,9 +66,14 @@ def serve(
     mode = Mode.BOOTSTRAP if bootstrap else Mode.JOIN if join else Mode.NEITHER
     try:
         certificates = told.certificates
-        tls = (
-            load_tls(certificates.ca, certificates.cert, certificates.key) if certificates else None
-        )
+        tls = None
+        if certificates is not None:
+            tls = load_tls(certificates.ca, certificates.cert, certificates.key)
+            if tls.name != node:
+                raise CannotStart(
+                    f"the certificate in {certificates.cert} names {tls.name or 'nobody'}, but "
+                    f"this node is {node}: give it a certificate whose common name is {node}"
+                )
         for_clients = credentials(world.files, certificates) if certificates else None
 
         async def run() -> None:

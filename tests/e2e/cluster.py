@@ -49,6 +49,7 @@ class ServedCluster:
         nodes: their names.
         settings: further tables of the file.
         address: of the machine that the nodes are on.
+        credentials: of this client, where the settings ask for TLS.
 
     Attributes:
         file: the configuration file.
@@ -62,6 +63,7 @@ class ServedCluster:
         nodes: Sequence[str] = ("n1", "n2", "n3"),
         settings: str = "",
         address: str = "127.0.0.1",
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
@@ -71,6 +73,7 @@ class ServedCluster:
         self.peers = {node: f"{address}:{ports.pop()}" for node in nodes}
         self.clients = {node: f"{address}:{ports.pop()}" for node in nodes}
         self.settings = settings
+        self._credentials = credentials
         self._stack = ExitStack()
         self.write(self.file, nodes)
 
@@ -138,7 +141,7 @@ class ServedCluster:
     def status(self, node: str) -> admin_pb2.StatusReply | None:
         """Return what a node says of itself; None where it does not answer."""
         try:
-            with grpc.insecure_channel(self.clients[node]) as channel:
+            with self.channel(node) as channel:
                 reply: admin_pb2.StatusReply = AdminStub(channel).Status(
                     admin_pb2.StatusRequest(), timeout=2.0
                 )
@@ -192,6 +195,13 @@ class ServedCluster:
 
     # What a client does.
 
+    def channel(self, node: str) -> grpc.Channel:
+        """Return a channel to a node, whose certificate names it."""
+        if self._credentials is None:
+            return grpc.insecure_channel(self.clients[node])
+        options = [("grpc.ssl_target_name_override", node)]
+        return grpc.secure_channel(self.clients[node], self._credentials, options)
+
     def append(self, node: str, entries: Sequence[bytes]) -> list[log_pb2.AppendResult]:
         """Append entries in one message; return a result each, in their order."""
         with self.appending(node, entries) as replies:
@@ -206,7 +216,7 @@ class ServedCluster:
         numbered = [
             log_pb2.NumberedEntry(number=number, data=data) for number, data in enumerate(entries)
         ]
-        with grpc.insecure_channel(self.clients[node]) as channel:
+        with self.channel(node) as channel:
             request = log_pb2.AppendRequest(entries=numbered)
             yield LogStub(channel).Append(iter([request]), timeout=LIMIT_S)
 

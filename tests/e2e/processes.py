@@ -99,9 +99,9 @@ class Process:
     def until(self, holds: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
         """Wait until something holds that its lines, or its end, bring about."""
         with self._changed:
-            assert self._changed.wait_for(holds, limit_s), f"no {what}:\n{self.said_unlocked()}"
+            assert self._changed.wait_for(holds, limit_s), f"no {what}:\n{self.unlocked()}"
 
-    def said_unlocked(self) -> str:
+    def unlocked(self) -> str:
         """Return all lines; for whoever holds the lock already."""
         return "\n".join(self._lines)
 
