@@ -1,4 +1,4 @@
-"""A cluster begins once, whatever happens meanwhile: G8.
+"""A cluster begins once, and nobody takes part who has forgotten, whatever happens: G1.
 
 Drawn first starts in the simulated world (`chaos.suites.founding`), one a seed.
 """
