@@ -186,6 +186,8 @@ class Node:
             NoLeader: definite; it was not taken in time, and this node still leads.
         """
         log = self._taking()
+        if heir == self.config.node_id and log.role is Role.LEADER:
+            raise InvalidRequest(f"{heir} leads already")
         chosen = heir or next(iter(self.heirs()), None)
         if chosen is None:
             if log.role is Role.LEADER:

@@ -18,7 +18,6 @@ import typer
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
 from raftbatch.errors import InvalidRequest
-from raftbatch.v1 import error_pb2
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -76,15 +75,17 @@ class Cluster:
 
     Attributes:
         targets: in the order in which to ask them.
+        known: all that the configuration file names.
         certificates: the operator's; None without TLS.
     """
 
     targets: tuple[Target, ...]
+    known: tuple[Target, ...] = ()
     certificates: Certificates | None = None
 
     def at(self, address: str) -> Target:
         """Return who is at an address."""
-        return next((each for each in self.targets if each.address == address), Target(address))
+        return next((each for each in self.known if each.address == address), Target(address))
 
 
 class CallFailed(Exception):
@@ -118,11 +119,10 @@ def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
         certificates = found.operator()
     except InvalidRequest as error:
         raise usage(error.message) from None
-    known = [Target(each.client, node) for node, each in found.nodes.items()]
-    chosen = [
-        next((one for one in known if one.address == each), Target(each)) for each in addresses
-    ]
-    return Cluster(tuple(chosen or known), certificates)
+    known = tuple(Target(each.client, node) for node, each in found.nodes.items())
+    cluster = Cluster(known, known, certificates)
+    chosen = tuple(cluster.at(each) for each in addresses)
+    return Cluster(chosen or known, known, certificates)
 
 
 def usage(message: str) -> typer.Exit:
@@ -224,6 +224,8 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
 
 def _of_rpc(target: Target, error: Any) -> CallFailed:
     """Return what a node said, from its trailer; without one nobody knows."""
+    from raftbatch.v1 import error_pb2
+
     for key, value in error.trailing_metadata() or ():
         if key == TRAILER:
             told = error_pb2.Error.FromString(value)
