@@ -56,7 +56,11 @@ def test_cluster_with_certificates(tmp_path: Path, settings: str) -> None:
         assert done.returncode == 0, done.stderr
         with ServedCluster(tmp_path / "plain", NODES) as plain:
             plain.clients = cluster.clients
-            assert plain.status(leader) is None  # nobody without a certificate is answered
+            assert plain.status(leader) is None  # nobody without TLS is answered
+        nobody = grpc.ssl_channel_credentials((tmp_path / "certs" / "ca.pem").read_bytes())
+        with ServedCluster(tmp_path / "nobody", NODES, credentials=nobody) as nameless:
+            nameless.clients = cluster.clients
+            assert nameless.status(leader) is None  # nor anybody without a certificate
 
 
 def test_node_with_the_certificate_of_another_does_not_start(
