@@ -83,6 +83,8 @@ class RealProcess:
 
     def __init__(self) -> None:
         self._told = False
+        # gRPC's core writes lines of its own to standard error, which no log of ours can read.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, on uvloop where it is installed."""

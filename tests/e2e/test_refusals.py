@@ -12,6 +12,8 @@ import pytest
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.processes import LIMIT_S, RAFTBATCH, Process
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[ServedCluster]:

@@ -57,6 +57,7 @@ def test_nodes_replicate_and_a_leader_hands_over_before_it_stops(cluster: Served
     cluster.agree()
 
 
+@pytest.mark.slow
 def test_node_joins_is_removed_and_joins_again(cluster: ServedCluster) -> None:
     cluster.start_all("--bootstrap")
     leader = cluster.leader()
@@ -85,6 +86,7 @@ def test_node_joins_is_removed_and_joins_again(cluster: ServedCluster) -> None:
     cluster.agree()
 
 
+@pytest.mark.slow
 def test_node_that_lost_its_disk_takes_no_part_until_it_joins(cluster: ServedCluster) -> None:
     cluster.start_all("--bootstrap")
     leader = cluster.leader()
@@ -111,6 +113,7 @@ def test_node_that_lost_its_disk_takes_no_part_until_it_joins(cluster: ServedClu
     assert status.incarnation == 2
 
 
+@pytest.mark.slow
 def test_nodes_wait_for_one_that_is_missing_and_say_so(cluster: ServedCluster) -> None:
     cluster.start("n1", "--bootstrap")
     cluster.start("n2", "--bootstrap")
@@ -132,6 +135,7 @@ def test_nodes_wait_for_one_that_is_missing_and_say_so(cluster: ServedCluster) -
     cluster.leader()
 
 
+@pytest.mark.slow
 def test_commands_find_the_leader_and_say_what_they_did(cluster: ServedCluster) -> None:
     cluster.start_all("--bootstrap")
     leader = cluster.leader()

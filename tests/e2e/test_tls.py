@@ -12,6 +12,8 @@ from tests.e2e.cluster import ServedCluster
 from tests.e2e.processes import run
 from tests.network.certificates import Authority
 
+pytestmark = pytest.mark.slow
+
 NODES = ("n1", "n2", "n3")
 
 
