@@ -18,7 +18,7 @@ Source: Raft paper, figure 2 ("Rules for Servers"); docs/RAFT.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from coordinator.raft.appending import Appending
 from coordinator.raft.changes import Change, Changes
@@ -128,7 +128,7 @@ class Core:
         standing = self.standing
         standing.now_ns = now_ns
         term = message.own_term if isinstance(message, PreVoteReply) else message.term
-        if not self.lives.is_heard(sender, term):
+        if not self.lives.is_heard(sender, term, self._leaving):
             return
         if isinstance(message, PreVote):
             self.election.on_pre_vote(sender, message)
@@ -159,7 +159,7 @@ class Core:
             self.election.deadline_ns = max(self.election.deadline_ns, self._grace_ns)
         self._ticked_ns = now_ns
         self.transfer.tick()
-        self.lives.part(self.replication.followers.leaving if self.replication else ())
+        self.lives.part(self._leaving)
         if self.replication is not None:
             self.changes.tick(self.replication.followers)
         if self.replication is None:
@@ -307,6 +307,10 @@ class Core:
             case TimeoutNow() if sender == standing.leader and self._may_lead():
                 if standing.may_stand:
                     self.election.begin(transfer=True)
+
+    @property
+    def _leaving(self) -> Collection[NodeId]:
+        return self.replication.followers.leaving if self.replication else ()
 
     def _answer_old(self, sender: NodeId, message: Message) -> None:
         """Tell a leader or candidate of an earlier term that there is a later one."""

@@ -45,16 +45,17 @@ class Lives:
         member = self._standing.membership.get(peer)
         return member is not None and member.incarnation == self._connected.get(peer)
 
-    def is_heard(self, peer: NodeId, term: int) -> bool:
+    def is_heard(self, peer: NodeId, term: int, leaving: Collection[NodeId]) -> bool:
         """Whether what a peer says, in that term, is taken in at all.
 
-        Not from a life that is over, unless it is the leader that removed itself, in its
-        last term.
+        Not from a life that is over, but for two in the present term: the leader that
+        removed itself, and one that this node, as the leader, is parting from.
         """
         standing = self._standing
         if peer not in self._connected:
             return False
-        return peer not in self._ended or (peer == standing.leader and term == standing.term)
+        is_known = peer == standing.leader or peer in leaving
+        return peer not in self._ended or (is_known and term == standing.term)
 
     def part(self, leaving: Collection[NodeId]) -> None:
         """Have the connections closed to those whose life is over.

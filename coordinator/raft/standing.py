@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
 from coordinator.raft.membership import Membership, decode
 from coordinator.raft.messages import Message, Outgoing
@@ -30,6 +31,15 @@ class Role(Enum):
     FOLLOWER = "follower"
     CANDIDATE = "candidate"
     LEADER = "leader"
+
+
+class _Electorate(NamedTuple):
+    """Who votes in a membership, and whether this node does."""
+
+    membership: Membership
+    voters: tuple[NodeId, ...]
+    peers: tuple[NodeId, ...]
+    is_voter: bool
 
 
 class Standing:
@@ -76,7 +86,7 @@ class Standing:
         self._below = below
         self._hard_state_lsn = 0  # what was read at the start is durable
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
-        self._derived: tuple[Membership, tuple[NodeId, ...], bool] | None = None
+        self._derived: _Electorate | None = None
 
     # Who belongs to the cluster.
 
@@ -99,12 +109,12 @@ class Standing:
     @property
     def voters(self) -> tuple[NodeId, ...]:
         """All voters; perhaps this node is one."""
-        return self._votes()[1]
+        return self._electorate.voters
 
     @property
     def is_voter(self) -> bool:
         """Whether this life of this node votes, and counts."""
-        return self._votes()[2]
+        return self._electorate.is_voter
 
     @property
     def may_stand(self) -> bool:
@@ -123,7 +133,7 @@ class Standing:
     @property
     def peers(self) -> tuple[NodeId, ...]:
         """The other voters."""
-        return tuple(voter for voter in self.voters if voter != self.self_id)
+        return self._electorate.peers
 
     @property
     def quorum(self) -> int:
@@ -135,12 +145,15 @@ class Standing:
         """Why this life of this node is no part of the cluster any more, for good."""
         return self.committed_membership.why_over(self.self_id, self.incarnation)
 
-    def _votes(self) -> tuple[Membership, tuple[NodeId, ...], bool]:
+    @property
+    def _electorate(self) -> _Electorate:
+        """Who votes in the membership in force; worked out once for each."""
         membership = self.membership
-        if self._derived is None or self._derived[0] is not membership:
-            own = membership.get(self.self_id)
+        if self._derived is None or self._derived.membership is not membership:
+            voters, own = membership.voters, membership.get(self.self_id)
             is_voter = own is not None and own.incarnation == self.incarnation and own.votes
-            self._derived = membership, membership.voters, is_voter
+            peers = tuple(voter for voter in voters if voter != self.self_id)
+            self._derived = _Electorate(membership, voters, peers, is_voter)
         return self._derived
 
     def _at(self, index: int) -> Membership:

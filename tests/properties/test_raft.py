@@ -46,7 +46,7 @@ def test_raft_seeds(first: int) -> None:
     seeds = range(first, min(first + CHUNK, 300))
     counts = run_all("raft", seeds, min(2, os.cpu_count() or 1))
     assert counts["seeds"] == len(seeds)
-    for what in ("acks", "reads", "crashes", "installs", "transfers"):
+    for what in ("acks", "reads", "crashes", "installs", "transfers", "changes", "joins", "wipes"):
         assert counts[what] > 0, f"{what} never happened: the suite has become blind"
 
 

@@ -51,7 +51,14 @@ class Words:
 
 
 class NoPeers:
-    """There are none."""
+    """There are none that could be reached.
+
+    Attributes:
+        told: every membership it was told of.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[Membership] = []
 
     def send(self, peer: NodeId, message: Message) -> None:
         """Nobody is there."""
@@ -59,6 +66,7 @@ class NoPeers:
 
     def update(self, membership: Membership) -> None:
         """They stay away."""
+        self.told.append(membership)
 
     def drop(self, peer: NodeId) -> None:
         """Nobody is there."""
@@ -77,6 +85,7 @@ class Bench:
     def start(self) -> ReplicatedLog:
         """Begin a process."""
         self.world: SimNode = self.machine.boot()
+        self.peers = NoPeers()
         self.replica = Words()
         log = self.world.call(self._boot)
         assert log is not None
@@ -92,7 +101,7 @@ class Bench:
             self.world,
             DIRECTORY,
             STORAGE,
-            NoPeers(),
+            self.peers,
             self.replica,
             LogConfig(window=Window(message_bytes_max=4000, in_flight_bytes_max=4000)),
             self.failures.append,

@@ -20,8 +20,11 @@ class Configs:
 
     def at(self, index: int) -> Entry | None:
         """Return the newest at or below an index; None where a snapshot's is in force."""
-        at = bisect_right(self._entries, index, key=_index_of)
-        return self._entries[at - 1] if at else None
+        entries = self._entries
+        if not entries or entries[-1].index <= index:  # nearly always the newest is asked for
+            return entries[-1] if entries else None
+        at = bisect_right(entries, index, key=_index_of)
+        return entries[at - 1] if at else None
 
     def append(self, entry: Entry) -> None:
         """Take in one that was appended."""
