@@ -57,6 +57,9 @@ class Node:
     def admits(self, node: NodeId, incarnation: int) -> str | None:
         return None
 
+    def refused(self, peer: NodeId, why: str) -> None:
+        raise AssertionError(f"{peer} refuses this life: {why}")
+
     async def exchange(self, peer: NodeId, number: int) -> None:
         """Send entries and a beat, and wait for the answers to both."""
         entry = Entry(number, 1, bytes(100_000))
