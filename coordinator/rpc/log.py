@@ -18,12 +18,17 @@ import grpc.aio
 from coordinator.config import ServerLimits
 from coordinator.node import Node, Phase
 from coordinator.rpc.errors import abort, to_message
-from raftbatch.errors import Draining, Fatal, Overloaded, RaftbatchError
+from raftbatch.errors import Draining, Fatal, InvalidRequest, Overloaded, RaftbatchError
 from raftbatch.v1 import log_pb2
 
 Context = grpc.aio.ServicerContext[log_pb2.AppendRequest, log_pb2.AppendReply]
 
-_REPLY_RESULTS_MAX = 10_000  # of some tens of bytes each, errors apart
+ENTRIES_MAX = 10_000
+"""In one message."""
+
+_ENTRIES_A_TURN = 200  # of some ten microseconds each, while peers wait for their turn
+_ENTRY_BYTES = 1024  # what an entry costs here beside its data
+_REPLY_RESULTS_MAX = 1000  # with errors of some hundred bytes each a reply stays small
 _RETRY_MS = 100
 
 
@@ -60,17 +65,20 @@ class LogService:
 
 
 class _Stream:
-    """One client's stream.
+    """One client's stream: what it has under way, and the results that have not left.
 
-    Attributes:
-        results: not written yet.
-        under_way: entries without a result, and their bytes.
+    An entry counts against the bound from when it is read until its result is
+    handed over: so a client that sends and does not read is stopped too.
+
+    Args:
+        node: whose log it is.
+        bytes_max: the bound.
     """
 
     def __init__(self, node: Node, bytes_max: int) -> None:
         self._node = node
         self._bytes_max = bytes_max
-        self._results: list[log_pb2.AppendResult] = []
+        self._results: list[tuple[log_pb2.AppendResult, int]] = []  # each with what it counts
         self._entries, self._bytes = 0, 0
         self._changed = asyncio.Event()  # there is something to write, or an end to see
         self._has_room = asyncio.Event()
@@ -86,19 +94,19 @@ class _Stream:
                 await self._changed.wait()
                 self._changed.clear()
                 while self._results:
-                    some = self._results[:_REPLY_RESULTS_MAX]
-                    del self._results[:_REPLY_RESULTS_MAX]
-                    await context.write(log_pb2.AppendReply(results=some))
+                    await self._write(context)
                 is_stopping = self._node.phase is Phase.STOPPING
                 if self._entries == 0 and not self._results and (reading.done() or is_stopping):
                     break
         finally:
             is_read = reading.done()
             reading.cancel()
-        if is_read:
-            reading.result()  # raises what broke the stream
-        else:
-            error = Draining(f"{self._node.config.node_id} stops", retry_after_ms=_RETRY_MS)
+        try:
+            if is_read:
+                reading.result()  # raises what broke the stream
+                return
+            raise Draining(f"{self._node.config.node_id} stops", retry_after_ms=_RETRY_MS)
+        except RaftbatchError as error:
             await abort(context, error, self._node.client_address)
 
     def end(self) -> None:
@@ -107,38 +115,53 @@ class _Stream:
         self._results.clear()
 
     async def _read(self, requests: AsyncIterator[log_pb2.AppendRequest]) -> None:
-        """Take in requests while there is room."""
+        """Take in requests while there is room, and let others have their turns between."""
         async for request in requests:
-            for entry in request.entries:
+            if len(request.entries) > ENTRIES_MAX:
+                raise InvalidRequest(
+                    f"a message of {len(request.entries)} entries: at most {ENTRIES_MAX}"
+                )
+            for count, entry in enumerate(request.entries, start=1):
                 self._take(entry.number, entry.data)
+                if count % _ENTRIES_A_TURN == 0:
+                    await asyncio.sleep(0)
             await self._has_room.wait()
 
     def _take(self, number: int, data: bytes) -> None:
-        try:
-            proposal = self._node.append(data)
-        except (RaftbatchError, Fatal) as error:
-            self._failed(number, error)
-            return
-        size = len(data)
-        self._entries += 1
+        size = len(data) + _ENTRY_BYTES
         self._bytes += size
         if self._bytes >= self._bytes_max:
             self._has_room.clear()
+        try:
+            proposal = self._node.append(data)
+        except (RaftbatchError, Fatal) as error:
+            self._failed(number, size, error)
+            return
+        self._entries += 1
 
         def resolved(error: BaseException | None) -> None:
             self._entries -= 1
-            self._bytes -= size
-            if self._bytes < self._bytes_max:
-                self._has_room.set()
             if error is None:
-                self._results.append(log_pb2.AppendResult(number=number, index=proposal.index))
-                self._changed.set()
+                result = log_pb2.AppendResult(number=number, index=proposal.index)
+                self._answer(result, size)
             else:
-                self._failed(number, error)
+                self._failed(number, size, error)
 
         proposal.when_resolved(resolved)
 
-    def _failed(self, number: int, error: BaseException) -> None:
+    def _failed(self, number: int, size: int, error: BaseException) -> None:
         message = to_message(error, self._node.client_address)
-        self._results.append(log_pb2.AppendResult(number=number, error=message))
+        self._answer(log_pb2.AppendResult(number=number, error=message), size)
+
+    def _answer(self, result: log_pb2.AppendResult, size: int) -> None:
+        self._results.append((result, size))
         self._changed.set()
+
+    async def _write(self, context: Context) -> None:
+        """Hand results over; returns when the client has room for more."""
+        some = self._results[:_REPLY_RESULTS_MAX]
+        del self._results[:_REPLY_RESULTS_MAX]
+        await context.write(log_pb2.AppendReply(results=[result for result, _ in some]))
+        self._bytes -= sum(size for _, size in some)
+        if self._bytes < self._bytes_max:
+            self._has_room.set()

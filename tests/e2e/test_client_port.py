@@ -17,8 +17,16 @@ from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.raft.proposals import Proposal
 from coordinator.rpc.errors import TRAILER
+from coordinator.rpc.log import ENTRIES_MAX
 from coordinator.rpc.port import ClientPort
-from raftbatch.errors import CannotStart, DiskFailed, NotLeader, OutcomeUnknown, RaftbatchError
+from raftbatch.errors import (
+    CannotStart,
+    DiskFailed,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    RaftbatchError,
+)
 from raftbatch.ids import NodeId
 from raftbatch.realworld import RealFiles
 from raftbatch.v1 import admin_pb2, error_pb2, log_pb2
@@ -34,6 +42,7 @@ class ScriptedNode(Node):
 
     Attributes:
         proposals: all that was proposed.
+        refused: how much was not taken.
         error: raised by the next proposals; None: they are taken.
     """
 
@@ -41,11 +50,13 @@ class ScriptedNode(Node):
         super().__init__(config, Counters())
         self.proposals: list[Proposal] = []
         self.error: RaftbatchError | DiskFailed | None = None
+        self.refused = 0
         self.grown = asyncio.Event()
 
     def append(self, data: bytes) -> Proposal:
         """Take it."""
         if self.error is not None:
+            self.refused += 1
             raise self.error
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.proposals.append(Proposal(len(self.proposals) + 1, 1, future))
@@ -174,6 +185,38 @@ def test_stream_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
         call.cancel()
 
     run(tmp_path, test, stream_bytes_max=1_000_000, message_bytes_max=900_000)
+
+
+def test_client_that_does_not_read_is_stopped(tmp_path: Path) -> None:
+    """Results that nobody takes count too."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        node.error = Overloaded("x" * 10_000)
+        call = LogStub(channel).Append()
+
+        async def send() -> None:
+            for number in range(20_000):
+                await call.write(request((number, b"a")))
+
+        sending = asyncio.ensure_future(send())
+        await asyncio.wait({sending}, timeout=3.0)
+        assert 0 < node.refused < 5000  # some megabytes wait in the windows of HTTP/2
+        sending.cancel()
+        call.cancel()
+
+    run(tmp_path, test, stream_bytes_max=100_000, message_bytes_max=90_000)
+
+
+def test_message_of_too_many_entries_breaks_its_stream_alone(tmp_path: Path) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        call = LogStub(channel).Append()
+        await call.write(request(*[(number, b"a") for number in range(ENTRIES_MAX + 1)]))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert _error(caught.value).slug == "invalid_request"
+        assert node.proposals == []
+
+    run(tmp_path, test)
 
 
 def test_streams_are_bounded(tmp_path: Path) -> None:
