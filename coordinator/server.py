@@ -97,7 +97,7 @@ class Server:
             Fatal: the node could not start, or had to stop; the message says why.
         """
         self._stopped = asyncio.get_running_loop().create_future()
-        self._process.on_stop(self._told_to_stop)
+        self._process.on_stop(self._told_to_stop, self._config.server.stop_ms_max)
         try:
             await self._door.open()
             await self._port.open()
@@ -209,7 +209,6 @@ class Server:
         await self._hand_over()
 
     def _told_to_stop(self, signal: str) -> None:
-        self._watch()
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(signal)
 

@@ -335,10 +335,11 @@ class Network(Protocol):
 class Process(Protocol):
     """This process: how it is told to stop, and how it ends. For composition roots alone."""
 
-    def on_stop(self, told: Callable[[str], None]) -> None:
+    def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
         """Call `told` on the loop with the name of the first signal that asks to stop.
 
-        The second one ends the process at once, whatever it does.
+        From then on the process has so long to end by itself, as by `end_within`; a
+        second signal ends it at once. Both hold whatever hangs, the loop included.
         """
         ...
 

@@ -57,7 +57,7 @@ def serve(
 
     if bootstrap and join:
         raise typer.BadParameter("give --bootstrap or --join, not both")
-    world, process = RealWorld(), RealProcess()
+    process, world = RealProcess(), RealWorld()
     try:
         told = load_node(world.files, config, node)
     except InvalidRequest as error:

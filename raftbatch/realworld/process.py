@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -78,11 +77,19 @@ class RealWorkers:
         return RealWorker(name, asyncio.get_running_loop())
 
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
 class RealProcess:
-    """Signals, and ends that nothing can prevent."""
+    """Signals, and ends that nothing can prevent.
+
+    Make it first: signals are blocked in this thread and those that it starts, and
+    wait for a thread of their own. A handler would wait for the main thread, which
+    may hang in a call to the disk while it opens the log.
+    """
 
     def __init__(self) -> None:
-        self._told = False
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         # gRPC's core writes lines of its own to standard error, which no log of ours can read.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -95,22 +102,21 @@ class RealProcess:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main)
 
-    def on_stop(self, told: Callable[[str], None]) -> None:
-        """Take SIGTERM and SIGINT, by handlers of the interpreter: they run also where the
-        loop is busy, so that a second signal ends a process whose loop hangs.
-        """
+    def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
+        """Wait for SIGTERM and SIGINT in a thread that does nothing else."""
         loop = asyncio.get_running_loop()
 
-        def handle(number: int, _frame: FrameType | None) -> None:
-            if self._told:
-                _end("a second signal", 1)
-            self._told = True
-            loop.call_soon_threadsafe(told, signal.Signals(number).name)
+        def wait() -> None:
+            first = signal.Signals(signal.sigwait(_STOP_SIGNALS))
+            self.end_within(within_ms, f"stopping took more than {within_ms} ms")
+            try:
+                loop.call_soon_threadsafe(told, first.name)
+            except RuntimeError:
+                pass  # the loop is closed: the end is near
+            signal.sigwait(_STOP_SIGNALS)
+            _end("a second signal", 1)
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # The loop's own handler wakes it up out of its sleep; the interpreter's is ours.
-            loop.add_signal_handler(number, lambda: None)
-            signal.signal(number, handle)
+        threading.Thread(target=wait, name="signals", daemon=True).start()
 
     def end_within(self, duration_ms: int, why: str) -> None:
         """Start a thread that ends the process: the interpreter does not wait for it."""

@@ -71,12 +71,31 @@ def test_second_signal_ends_at_once(one: ServedCluster, tmp_path: Path) -> None:
         assert "ended at once: a second signal" in process.said
 
 
-def test_interrupt_stops_as_well(one: ServedCluster) -> None:
-    process = one.start("n1", "--bootstrap")
+def test_stop_ends_where_opening_the_log_hangs(one: ServedCluster, tmp_path: Path) -> None:
+    """The loop does not turn then, and answers no signal."""
+    one.start("n1", "--bootstrap")
     one.ready("n1")
-    process.send(signal.SIGINT)
-    assert process.ended() == 0
-    assert process.logged("node.stopped")
+    assert one.processes["n1"].terminate() == 0
+    trigger = tmp_path / "hang"
+    trigger.touch()
+    command = [sys.executable, "-c", _HANGING, str(trigger)]
+    with Process([*command, "serve", "--node", "n1", "--config", one.file]) as process:
+        process.wait_for("disk.hung")
+        process.send(signal.SIGTERM)
+        assert process.ended() == 1
+        assert "Error: ended at once: stopping took more than 1500 ms" in process.said
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_interrupt_stops_as_well(one: ServedCluster, loop: str) -> None:
+    without = "import sys; sys.modules['uvloop'] = None; " if loop == "asyncio" else ""
+    code = f"{without}from raftbatch.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--node", "n1", "--config", one.file]
+    with Process([*command, "--bootstrap"]) as process:
+        process.wait_for("node.started")
+        process.send(signal.SIGINT)
+        assert process.ended() == 0
+        assert process.logged("node.stopped")
 
 
 def test_failure_of_the_disk_ends_the_node_and_says_so(one: ServedCluster, tmp_path: Path) -> None:
