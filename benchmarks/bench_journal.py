@@ -1,8 +1,9 @@
 """How fast the journal is, against the bare system calls on the same disk in the same run.
 
 `python -m benchmarks.bench_journal [--json FILE] [--directory DIR] [--quick]`.
-What is measured and how: benchmarks/README.md. It judges nothing and exits with
-0 whatever it finds. What lives here: the order of the runs.
+What is measured and how: benchmarks/README.md. It says whether the line of
+docs/adr/0005-journal-speed.md holds, and exits with 0 whatever it finds. What lives
+here: the order of the runs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rich.console import Console
 
 from benchmarks.journal.appends import Arrival, JournalRun, run_journal
 from benchmarks.journal.bare import BareRun, Form, Payloads, make_payloads, run_bare
+from benchmarks.journal.line import judge, show_verdicts
 from benchmarks.journal.opening import open_apart
 from benchmarks.journal.report import (
     Case,
@@ -169,10 +171,14 @@ def run(plan: Plan, beside: Path, json_path: Path | None, console: Console) -> N
             for opening in plan.openings:
                 status.update(f"opening: {opening.name}")
                 openings.append(measure_opening(opening, plan.opening_rounds, factory, directory))
+    judged = [judge(case, series) for case, series in zip(plan.cases, appends, strict=True)]
+    verdicts = [verdict for verdict in judged if verdict is not None]
     show_appends(console, appends)
+    show_verdicts(console, verdicts)
     show_openings(console, openings)
     if json_path is not None:
-        write_json(json_path, machine, itertools.chain(appends, openings))
+        holds = {verdict.name: verdict.holds for verdict in verdicts}
+        write_json(json_path, machine, itertools.chain(appends, openings), holds)
 
 
 def main() -> None:

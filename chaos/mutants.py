@@ -46,10 +46,10 @@ JOURNAL = [
     ),
     Mutant(
         "failed-write-taken-for-done",
-        _SEGMENTS + "writer",
+        "coordinator.raft.failures",
         '            raise TryLater(f"{doing}: {error}") from error\n',
         "            return\n",
-        7,
+        10,
     ),
     Mutant(
         "marked-before-synced",
@@ -64,7 +64,7 @@ JOURNAL = [
         _SEGMENTS + "layout",
         "head = pack(RECORD_MAGIC, kind, length, lsn, synced, term, index, crc(data, salt))",
         "head = pack(RECORD_MAGIC, kind, length, lsn, lsn - 1, term, index, crc(data, salt))",
-        4,
+        8,
     ),
     Mutant(
         "hard-state-not-in-header",
@@ -99,7 +99,7 @@ JOURNAL = [
         _SEGMENTS + "layout",
         "    if zlib.crc32(content, salt) != data_crc:",
         "    if False:",
-        3,
+        2,
     ),
     Mutant(
         "head-checksum-ignored",
@@ -127,7 +127,7 @@ JOURNAL = [
         _SEGMENTS + "replay",
         "        if marked > cursor.lsn:\n",
         "        if False:\n",
-        8,
+        12,
     ),
     Mutant(
         "short-segment-accepted",
@@ -162,7 +162,7 @@ JOURNAL = [
         _SEGMENTS + "recovery",
         "        segment.datasync()\n",
         "",
-        3,
+        60,
     ),
     Mutant(
         "dropped-before-durable",
@@ -173,7 +173,7 @@ JOURNAL = [
         "                partial(remove_segments, self._files, self._directory, boundary),\n"
         "                self._has_removed,\n"
         "            )\n",
-        7,
+        2,
     ),
     Mutant(
         "live-segment-dropped",
@@ -198,17 +198,45 @@ JOURNAL = [
     ),
     Mutant(
         "stalled-group-lost",
+        _SEGMENTS + "groups",
+        "            self._flushed.appendleft((rest, size - report.size))\n",
+        "            pass\n",
+        10,
+    ),
+    Mutant(
+        "stalled-group-put-last",
+        _SEGMENTS + "groups",
+        "            self._flushed.appendleft((rest, size - report.size))\n",
+        "            self._flushed.append((rest, size - report.size))\n",
+        10,
+    ),
+    Mutant(
+        "stalled-group-not-taken-back",
         "coordinator.raft.journal",
-        "self._waiting = unwritten + self._waiting",
-        "pass",
-        7,
+        "            self._waiting = self._groups.take_back() + self._waiting\n",
+        "            self._waiting = self._waiting + self._groups.take_back()\n",
+        29,
+    ),
+    Mutant(
+        "written-behind-a-failed-sync",
+        _SEGMENTS + "groups",
+        "            self._failure = error\n",
+        "            pass\n",
+        17,
+    ),
+    Mutant(
+        "next-group-durable-with-the-last",
+        "coordinator.raft.journal",
+        "        self.durable = report.lsn\n",
+        "        self.durable = report.lsn if self._jobs == 0 else self.lsn - len(self._waiting)\n",
+        2,
     ),
     Mutant(
         "durable-rises-when-stalled",
         _SEGMENTS + "writer",
         "        return Report(self._cursor.lsn, ends[done], events, space_left, stalled)",
         "        return Report(operations[-1].lsn, ends[done], events, space_left, stalled)",
-        7,
+        0,
     ),
 ]
 

@@ -18,6 +18,7 @@ from enum import Enum
 from coordinator.founding import Founding, adopted, born
 from coordinator.note import NAME, TEMPORARY, Note, Notes
 from coordinator.raft.datadir import DataDirectory, claim, journal_directory
+from coordinator.raft.failures import disk_errors
 from coordinator.raft.greeting import (
     Adopt,
     Ask,
@@ -29,7 +30,6 @@ from coordinator.raft.greeting import (
     refused,
 )
 from coordinator.raft.membership import Member, Membership, Rank
-from coordinator.raft.segments.writer import disk_errors
 from raftbatch.errors import (
     CannotStart,
     Draining,

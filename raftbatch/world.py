@@ -181,8 +181,14 @@ class Worker(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Drop jobs that have not begun, and return once the running one has ended."""
+    def close(self) -> bool:
+        """Drop jobs that have not begun; return whether the running one has ended.
+
+        Waits for that, but not for ever: a sync can hang for as long as the disk
+        does. Where it returns False, after some seconds, the thread is left to
+        itself, and does not keep the process from ending. Until then it may go
+        on: what it has open must stay open, and what it has locked, locked.
+        """
         ...
 
 

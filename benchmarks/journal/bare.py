@@ -55,10 +55,12 @@ class BareRun:
     Attributes:
         seconds: from the first write to the end of the last sync.
         groups_s: seconds of each group.
+        cpu_s: CPU time of all that, which the kernel's part is most of.
     """
 
     seconds: float
     groups_s: list[float]
+    cpu_s: float
 
 
 def make_payloads(size: int) -> Payloads:
@@ -75,6 +77,7 @@ def run_bare(path: Path, groups: Sequence[int], payloads: Payloads, form: Form) 
     size, joined, count = payloads.size, payloads.joined, len(payloads.records)
     with _file(path, sum(groups) * size, form) as descriptor:
         offset = next_record = 0
+        cpu = time.thread_time()
         begin = start = time.perf_counter()
         for group in groups:
             if next_record + group > count:
@@ -88,8 +91,9 @@ def run_bare(path: Path, groups: Sequence[int], payloads: Payloads, form: Form) 
             end = time.perf_counter()
             groups_s.append(end - start)
             start = end
+        cpu = time.thread_time() - cpu
         assert offset == sum(groups) * size, "a short write: is the disk full?"
-    return BareRun(start - begin, groups_s)
+    return BareRun(start - begin, groups_s, cpu)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Life:
         commit, applied: they never fall.
         led_term: the latest term it was seen to lead.
         matches: what it believed of its followers.
-        membership: the one it took for the one in force.
+        seen: what it took for the membership in force, and what its log looked like then.
         snapshot: index of the newest snapshot that was looked at.
     """
 
@@ -64,7 +64,7 @@ class Life:
     applied: int = 0
     led_term: int = 0
     matches: list[int] = field(default_factory=list)
-    membership: Membership | None = None
+    seen: tuple[Membership | None, int, int] = (None, 0, 0)
     snapshot: int = 0
 
 
@@ -155,7 +155,10 @@ class RaftChecker:
         standing, journal = log._core.standing, log._driver.journal
         if journal.durable != life.shadow.lsn:
             life.shadow.catch_up(journal)
-        if standing.membership is not life.membership:
+        memory = life.shadow.memory
+        seen = (standing.membership, memory.base, len(memory.configs))
+        if seen[0] is not life.seen[0] or seen[1:] != life.seen[1:]:
+            life.seen = seen
             self._belongs(life, standing.membership)
         newest = log._driver.data.snapshots.newest
         if newest is not None and newest.index != life.snapshot:
@@ -220,7 +223,6 @@ class RaftChecker:
 
     def _belongs(self, life: Life, found: Membership) -> None:
         """What a node takes for the membership in force is its log's newest."""
-        life.membership = found
         wanted = self.members.of(life.shadow.memory)
         self.check(found == wanted, f"{life.node} is in {found}, but its log says {wanted}")
 

@@ -134,7 +134,7 @@ class Shadow:
         self._pending.clear()
         self.lsn = recovered
         self.memory = self.durable.copy()
-        for operation in (*journal._in_flight, *journal._waiting):
+        for operation in (*journal._groups, *journal._waiting):
             self._add(operation)  # the journal was reset to a snapshot
         found = (journal.last_index, journal.last_term, journal.hard_state)
         memory = self.memory

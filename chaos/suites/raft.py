@@ -152,8 +152,8 @@ class RaftRun:
         operator.end()
         nemesis.heal()
         self._recover(loop, cluster, clients, "all was healed")
-        self._make_whole(loop, cluster)
         clients.end()
+        self._make_whole(loop, cluster)
         self._settle(loop, cluster)
         if options.is_idle_watched:
             self._idle(loop)

@@ -66,10 +66,15 @@ class StepWorker:
     A job between the two is one that has ended on its thread while the loop was
     busy; a job not yet run may as well be in progress. A job that raises `Crash`
     raises it out of `run_one`: nobody is left to be told.
+
+    Attributes:
+        name: the thread's.
+        is_stuck: whether a job is to be taken for one that does not end.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.is_stuck = False
         self._closed = False
         self._waiting: deque[Callable[[], None]] = deque()
         self._finished: deque[Callable[[], None]] = deque()
@@ -90,11 +95,12 @@ class StepWorker:
         if not self._closed:
             self._waiting.append(run)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Drop what has not run and what has not been reported."""
         self._closed = True
         self._waiting.clear()
         self._finished.clear()
+        return not self.is_stuck
 
     @property
     def waiting(self) -> int:

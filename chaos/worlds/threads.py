@@ -85,13 +85,14 @@ class SimWorker:
         self._waiting.append(_Job(run, lambda: done(future)))
         self._begin()
 
-    def close(self) -> None:
-        """Drop what has not begun, and return when the running job has ended: at once."""
+    def close(self) -> bool:
+        """Drop what has not begun; the running job ends at once."""
         self._closed = True
         self._waiting.clear()
         job, self._running = self._running, None
         if job is not None:
             self._run(job)
+        return True
 
     @property
     def is_busy(self) -> bool:

@@ -234,7 +234,7 @@ class Core:
         if self.replication is not None:
             if self.reads.newest_round > self.replication.round:
                 self.replication.beat()
-                self.reads.answered(self.replication.answered_round())
+            self.reads.answered(self.replication.answered_round())  # a lone voter's at once
             self.replication.feed()
             self._advance()
 

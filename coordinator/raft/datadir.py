@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
+from coordinator.raft.failures import disk_errors
 from coordinator.raft.journal import Journal
 from coordinator.raft.membership import Membership
 from coordinator.raft.membership import decode as decode_membership
@@ -24,7 +25,6 @@ from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
 from coordinator.raft.segments.replay import Progress, is_initialised, read_identity
-from coordinator.raft.segments.writer import disk_errors
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
 from raftbatch.ids import Identity
@@ -143,6 +143,9 @@ class DataDirectory:
             CannotStart: it is in use, holds data already, or cannot be made.
             DiskFailed: the disk failed.
         """
+        own = founders.get(identity.node_id) if founders is not None else None
+        if founders is not None and (own is None or own.incarnation != identity.incarnation):
+            raise Invariant(f"{identity} is none of the founders, {founders}")
         lock = claim(world, directory)
         try:
             journal = journal_directory(directory)
@@ -202,9 +205,8 @@ class DataDirectory:
             _reconcile(directory, journal, snapshots)
             return cls(world, limits, lock, journal, snapshots, on_failed)
         except BaseException:
-            if journal is not None:
-                journal.close()
-            lock.release()
+            if journal is None or journal.close():
+                lock.release()
             raise
 
     def retain(self, sending: int | None = None) -> None:
@@ -230,10 +232,14 @@ class DataDirectory:
         self.snapshot_worker.submit(prune, self._has_pruned)
 
     def close(self) -> None:
-        """Close everything, the lock last. Like a crash: see `Journal.close`."""
-        self.snapshot_worker.close()
-        self.journal.close()
-        self._lock.release()
+        """Close everything, the lock last. Like a crash: see `Journal.close`.
+
+        Where a thread is still stuck in a system call, the lock stays until the
+        process has ended, so that no two ever write here.
+        """
+        ended = [self.snapshot_worker.close(), self.journal.close()]
+        if all(ended):
+            self._lock.release()
 
     def _has_pruned(self, future: Future[None]) -> None:
         error = future.exception()

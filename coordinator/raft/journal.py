@@ -4,10 +4,11 @@ Contract. The owner (one thread: the loop's) calls the changing methods; each
 returns at once with the LSN of the record it made. Nothing is written before
 `flush`, so that all changes of one turn of the loop share a group; after that
 the journal goes on by itself, one group at a time, until nothing waits. A group
-is written and synced by a worker thread; then `durable` rises and `on_durable`
-is called. Whatever may be said to others only once a change is durable is said
-when `durable` has reached that change's LSN, never by index: an index can be
-taken back and written again while a sync is in flight.
+is written and synced by a worker thread, which takes all that was flushed by
+then; when that is done `durable` rises and `on_durable` is called. Whatever may
+be said to others only once a change is durable is said when `durable` has
+reached that change's LSN, never by index: an index can be taken back and written
+again while a sync is in flight.
 
 Changes can be read back at once. Entries that are not durable yet, and the
 newest that are, are in memory (`tail`); older ones are read from disk (`read`).
@@ -27,23 +28,21 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
+from coordinator.raft.failures import TryLater, disk_errors
+from coordinator.raft.segments.groups import Groups
 from coordinator.raft.segments.index import Dropped, SegmentSpan
-from coordinator.raft.segments.layout import (
-    NUMBER_MAX,
-    Entry,
-    HardState,
-    Kind,
-    record_bytes,
-)
+from coordinator.raft.segments.layout import NUMBER_MAX, Entry, HardState, Kind, record_bytes
 from coordinator.raft.segments.limits import JournalLimits, Space
 from coordinator.raft.segments.reader import RETRY_AFTER_MS, Reads
 from coordinator.raft.segments.recovery import recover, remove_segments
 from coordinator.raft.segments.replay import Progress
 from coordinator.raft.segments.tail import Tail
-from coordinator.raft.segments.writer import Operation, Report, TryLater, disk_errors
+from coordinator.raft.segments.writer import Operation, Report
 from raftbatch.errors import Compacted, Fatal, Invariant, NoSpace, Overloaded, PayloadTooLarge
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.world import World
+
+_JOBS_MAX = 2  # one that writes, and one that waits at the thread for that to end
 
 
 class Journal:
@@ -115,7 +114,9 @@ class Journal:
         self._tail = Tail(self.last_index)
         self._dropping = self._index.oldest
         self._waiting: list[Operation] = []
-        self._in_flight: list[Operation] = []
+        self._groups = Groups(limits.group_bytes_max)
+        self._flushed_bytes = 0  # of `pending_bytes`: what was handed to the writing thread
+        self._jobs = 0
         self._reads = Reads(world.files, directory, self._reading, self._fail)
         self._is_measuring = False
         with disk_errors(f"reading the space left at {directory}"):
@@ -297,26 +298,21 @@ class Journal:
         self._reads.begin(self._index.pieces(first, last, bytes_max), last, bytes_max, done)
 
     def flush(self) -> None:
-        """Write what waits, if nothing is being written. Called once at the end of a turn.
+        """Have what waits written. Called once at the end of a turn.
 
         To be called now and then also where nothing was changed: it tries again
         what could not be written, and looks again at a disk that was too full.
         """
-        if self._in_flight or self.failure:
+        if self.failure:
             return
-        if not self._waiting:
+        if self._waiting:
+            self._groups.put(self._waiting, self.pending_bytes - self._flushed_bytes)
+            self._waiting, self._flushed_bytes = [], self.pending_bytes
+        if self._groups and self._jobs < _JOBS_MAX:
+            self._jobs += 1
+            self._writing.submit(partial(self._groups.write, self._writer), self._has_written)
+        elif not self._jobs:
             self._measure()
-            return
-        count, size = len(self._waiting), self.pending_bytes
-        if size > self._limits.group_bytes_max:
-            count, size = 0, 0
-            for operation in self._waiting:
-                size += record_bytes(len(operation.data))
-                if count and size > self._limits.group_bytes_max:
-                    break
-                count += 1
-        self._in_flight, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._writing.submit(partial(self._writer.write, self._in_flight), self._has_written)
 
     def _measure(self) -> None:
         """Look again how much room there is, if there was too little: no group may come."""
@@ -324,15 +320,18 @@ class Journal:
             self._is_measuring = True
             self._writing.submit(partial(self._writer.write, ()), self._has_measured)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """End: wait for the group being written, drop what waits, close the files.
 
         Like a crash, but for the files: whoever wants all to be durable waits
-        until `durable` has reached `lsn` first.
+        until `durable` has reached `lsn` first. Returns whether it has ended: a
+        disk that hangs is not waited for (see `Worker.close`), and as the group may
+        be written yet, the files are left open and nobody else may have them.
         """
-        self._writing.close()
-        self._reading.close()
-        self._writer.close()
+        ended = [worker.close() for worker in (self._writing, self._reading)]
+        if all(ended):
+            self._writer.close()
+        return all(ended)
 
     def _add(self, kind: Kind, term: int, index: int, data: bytes = b"") -> int:
         """Queue a record; return its LSN."""
@@ -353,11 +352,9 @@ class Journal:
         report = future.result()
         for event in report.events:
             self._index.apply(event)
+        self._jobs -= 1
         self.pending_bytes -= report.size
-        if self._in_flight[-1].lsn > report.lsn:
-            unwritten = [each for each in self._in_flight if each.lsn > report.lsn]
-            self._waiting = unwritten + self._waiting
-        self._in_flight = []
+        self._flushed_bytes -= report.size
         self.space = self._limits.space(report.space_left)
         self.stalled = report.stalled
         rose = report.lsn > self.durable
@@ -367,8 +364,11 @@ class Journal:
             self._terms.forget_below(self._index.base)
             self._configs.forget_below(self._index.base)
             self._remove_dropped()
-        if not self.stalled:  # else the owner's next flush tries again
+        if not self.stalled:
             self.flush()
+        elif not self._jobs:  # else another is trying now; after this, the owner's next flush
+            self._waiting = self._groups.take_back() + self._waiting
+            self._flushed_bytes = 0
         if rose:
             self._on_durable(self.durable)
 

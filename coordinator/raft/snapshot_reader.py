@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, Self
 
+from coordinator.raft.failures import EXHAUSTED
 from coordinator.raft.snapshot_format import (
     CHUNK_HEAD_BYTES,
     FOOTER_BYTES,
@@ -39,9 +40,6 @@ from raftbatch.world import File, Files
 Progress = Callable[[int, int], None]
 """Told (bytes done, bytes in all) after each chunk."""
 
-
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""The process or the machine has run out of something: says nothing about the disk."""
 
 RETRY_AFTER_MS = 100
 

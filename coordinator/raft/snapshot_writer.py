@@ -14,13 +14,12 @@ read back must not take that name from one that can.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NoReturn
 
-from coordinator.raft.segments.writer import NO_DESCRIPTOR
+from coordinator.raft.failures import EXHAUSTED, NO_DESCRIPTOR, NO_SPACE
 from coordinator.raft.snapshot_format import (
     TEMPORARY,
     Footer,
@@ -32,7 +31,7 @@ from coordinator.raft.snapshot_format import (
     snapshot_meta,
     snapshot_name,
 )
-from coordinator.raft.snapshot_reader import EXHAUSTED, RETRY_AFTER_MS, SnapshotReader
+from coordinator.raft.snapshot_reader import RETRY_AFTER_MS, SnapshotReader
 from raftbatch.errors import (
     Corrupt,
     DiskFailed,
@@ -50,8 +49,6 @@ WRITE_BYTES_MAX = 1 << 20
 _CHUNKS_PER_SYNC = 32
 """At 1 MiB each, 32 MiB: a file system may make the journal's fdatasync wait for all that a
 snapshot has written before it, so what may lie unsynced is bounded, not left to `finish`."""
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _State(Enum):
@@ -246,7 +243,7 @@ class SnapshotWriter:
 
     def _fail(self, what: str, error: OSError, definite: bool = True) -> NoReturn:
         """Turn a failure of the file system into ours."""
-        if definite and error.errno in _NO_SPACE:
+        if definite and error.errno in NO_SPACE:
             self._discard()
             raise NoSpace(
                 f"no space for a snapshot at {self._header.index} in {self._directory}: the one "

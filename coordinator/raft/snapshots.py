@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from coordinator.raft.segments.writer import NO_DESCRIPTOR
+from coordinator.raft.failures import NO_DESCRIPTOR
 from coordinator.raft.snapshot_format import (
     CHUNK_BYTES_MAX,
     CONFIG_BYTES_MAX,

@@ -87,6 +87,7 @@ class Standing:
         self._hard_state_lsn = 0  # what was read at the start is durable
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
         self._derived: _Electorate | None = None
+        self._judged: tuple[Membership | None, str | None] = None, None
 
     # Who belongs to the cluster.
 
@@ -143,7 +144,10 @@ class Standing:
     @property
     def why_removed(self) -> str | None:
         """Why this life of this node is no part of the cluster any more, for good."""
-        return self.committed_membership.why_over(self.self_id, self.incarnation)
+        committed = self.committed_membership
+        if self._judged[0] is not committed:
+            self._judged = committed, committed.why_over(self.self_id, self.incarnation)
+        return self._judged[1]
 
     @property
     def _electorate(self) -> _Electorate:

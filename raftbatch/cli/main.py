@@ -4,6 +4,9 @@ No command is implemented here. Exit status: 0 done, 1 a definite failure, 2 wro
 a file that cannot be used, 3 outcome unknown.
 """
 
+import errno
+import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,6 +14,9 @@ import typer
 from raftbatch import __version__
 from raftbatch.cli import config, log, members, serve, status
 from raftbatch.cli.text import paragraphs
+
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing to standard output raises. Commands catch what their own files do."""
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
@@ -41,4 +47,12 @@ def _root(
 
 def main() -> None:
     """Run the command line; the console script and `python -m raftbatch` call this."""
-    app()
+    try:
+        app()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OUTPUT_ERRORS:
+            raise
+        with suppress(OSError):
+            sys.stdout.close()  # else Python complains when it flushes it at its end
+        typer.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+        sys.exit(2)

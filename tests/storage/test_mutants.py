@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from coordinator.raft.failures import TryLater
 from coordinator.raft.segments import layout, reader, replay, scan, writer
-from coordinator.raft.segments.writer import SegmentWriter, TryLater
+from coordinator.raft.segments.writer import SegmentWriter
 from raftbatch.errors import DiskFailed
 from tests.storage import damage, faults
 from tests.storage.story import Story, scratch, write_story

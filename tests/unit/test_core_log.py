@@ -21,6 +21,7 @@ from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
+from coordinator.raft.timing import MS
 from raftbatch.errors import Fatal, Invariant, NotLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.world import Buffer
@@ -256,3 +257,12 @@ def test_window_that_a_follower_could_not_take_in_is_refused() -> None:
     with pytest.raises(ValueError, match=r"pending_bytes_max = 20000 is less than .* = 20001"):
         window.check_fits(replace(STORAGE.journal, entry_bytes_max=12_001))
     window.check_fits(replace(STORAGE.journal, entry_bytes_max=12_000))
+
+
+def test_read_of_a_lone_voter_is_answered_though_a_heartbeat_comes_first(bench: Bench) -> None:
+    core, now_ns = bench.log._core, bench.world.clock.monotonic_ns()
+    found: list[int | None] = []
+    core.read(now_ns, found.append)
+    core.tick(now_ns + 50 * MS)
+    core.replicate(now_ns + 50 * MS)
+    assert found == [bench.log.commit]

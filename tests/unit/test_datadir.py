@@ -12,11 +12,12 @@ from chaos.worlds.stepped import SimWorld
 from coordinator.raft.datadir import DataDirectory, StorageLimits, snapshots_directory
 from coordinator.raft.membership import encode
 from coordinator.raft.retention import RetentionLimits
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotLimits, Snapshots
-from raftbatch.errors import CannotStart, Corrupt, Fatal
+from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
 from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.world import join
-from tests.scenarios.fakes import N1, members
+from tests.scenarios.fakes import N1, N2, N3, members
 
 STORAGE = StorageLimits(
     journal=LIMITS,
@@ -95,6 +96,28 @@ def test_directory_is_begun_once() -> None:
     assert node.open().identity == IDENTITY
 
 
+def test_directory_of_a_founder_begins_with_the_founders() -> None:
+    world = SimWorld(1, SimDisk(Random(1), 4 << 20))
+    with pytest.raises(Invariant, match="none of the founders, n2 n3"):
+        DataDirectory.create(world, DATA, IDENTITY, STORAGE, members(N2, N3))
+    DataDirectory.create(world, DATA, IDENTITY, STORAGE, members(N1, N2))
+    data = DataDirectory.open(
+        world, DATA, STORAGE, on_durable=lambda lsn: None, on_failed=lambda error: None
+    )
+    assert data.journal.config(1) == Entry(1, 1, encode(members(N1, N2)), is_config=True)
+
+
+def test_newest_snapshot_without_a_membership_is_refused() -> None:
+    """Nobody could say who belongs to the cluster."""
+    node = Node()
+    node.append(3)
+    writer = node.data.snapshots.begin(2, 1, b"nobody")
+    writer.write(b"the state")
+    writer.finish()
+    with pytest.raises(Corrupt, match="holds no membership"):
+        node.reopen()
+
+
 def test_directory_with_snapshots_alone_is_not_empty() -> None:
     """A lost journal is not taken for a new node."""
     node = Node()
@@ -115,6 +138,21 @@ def test_refusal_to_open_gives_the_lock_back() -> None:
     for _ in range(2):
         with pytest.raises(Corrupt, match="both slots"):
             node.open()
+
+
+@pytest.mark.parametrize("worker", ["journal-write", "journal-read", "snapshots"])
+def test_nobody_else_may_have_a_directory_in_which_a_thread_is_stuck(worker: str) -> None:
+    """It may write yet: the lock stays until the process has ended, and so do the files."""
+    node = Node()
+    node.append(1)
+    node.world.workers[worker].is_stuck = True
+    opened = set(node.disk.opened)
+    node.data.close()
+    if worker.startswith("journal"):
+        assert opened == set(node.disk.opened)
+    with pytest.raises(CannotStart, match="in use"):
+        node.open()
+    node.reopen()
 
 
 def test_snapshot_of_another_node_is_refused() -> None:

@@ -47,22 +47,6 @@ def test_nothing_is_durable_before_its_sync() -> None:
     assert bench.journal.durable_index == 1
 
 
-def test_changes_of_one_turn_share_a_sync() -> None:
-    """And those that come while it runs share the next."""
-    bench = Bench()
-    syncs: list[str] = []
-    bench.disk.fault = lambda operation, path: (
-        syncs.append(path) if operation == "datasync" else None
-    )
-    for _ in range(5):
-        bench.journal.append(1, b"x")
-    bench.journal.flush()
-    for _ in range(5):
-        bench.journal.append(1, b"x")
-    bench.settle()
-    assert (len(syncs), bench.durable) == (2, [5, 10])
-
-
 def test_entry_rewritten_during_a_sync_is_not_durable_by_its_index() -> None:
     """The append ABA race: the sync that ends is of the entry that was taken back.
 

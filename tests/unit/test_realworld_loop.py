@@ -1,6 +1,8 @@
 """The real workers and connections, which report to the asyncio loop."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -120,6 +122,47 @@ def test_worker_outlives_its_loop() -> None:
     worker = asyncio.run(main())
     release.set()
     worker.close()
+
+
+def test_worker_close_leaves_a_job_that_does_not_end_to_itself() -> None:
+    """It says so, and again each time until the job has ended."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        begun.set()
+        go_on.wait()
+
+    async def main() -> None:
+        worker = RealWorker("w", asyncio.get_running_loop(), close_s=0)
+        worker.submit(stuck, lambda _: None)
+        assert begun.wait(60)
+        assert not worker.close()
+        go_on.set()
+        worker.thread.join(60)
+        assert worker.close()
+
+    asyncio.run(main())
+
+
+def test_process_ends_although_a_job_does_not() -> None:
+    """As on a disk that hangs."""
+    script = """
+import asyncio, threading
+from raftbatch.realworld import RealWorker
+
+async def main():
+    begun = threading.Event()
+    worker = RealWorker("w", asyncio.get_running_loop(), close_s=0)
+    worker.submit(lambda: (begun.set(), threading.Event().wait()), print)
+    begun.wait()
+    print(worker.close())
+
+asyncio.run(main())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "False\n", "")
 
 
 class Echo:

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
+from coordinator.raft.failures import TryLater, disk_errors
 from coordinator.raft.segments.index import ANCHOR_BYTES, Piece
 from coordinator.raft.segments.layout import (
     ENTRY_KINDS,
@@ -22,7 +23,6 @@ from coordinator.raft.segments.layout import (
     record_bytes,
     segment_name,
 )
-from coordinator.raft.segments.writer import TryLater, disk_errors
 from raftbatch.errors import Corrupt, DiskFailed, Overloaded
 from raftbatch.world import File, Files, Worker, join
 

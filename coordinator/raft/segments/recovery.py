@@ -7,6 +7,7 @@ anything that runs after the start. Called by: the journal. Blocking.
 
 from __future__ import annotations
 
+from coordinator.raft.failures import NO_DESCRIPTOR, TryLater, disk_errors
 from coordinator.raft.segments.layout import (
     SECTOR_BYTES,
     TEMPORARY,
@@ -19,13 +20,10 @@ from coordinator.raft.segments.layout import (
 from coordinator.raft.segments.mark import MARK_NAME, Mark
 from coordinator.raft.segments.replay import Progress, Reading, Recovered, is_initialised
 from coordinator.raft.segments.writer import (
-    NO_DESCRIPTOR,
     Operation,
     SegmentWriter,
-    TryLater,
     create_mark,
     create_segment,
-    disk_errors,
     first_header,
     write_mark,
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from coordinator.raft.failures import disk_errors
 from coordinator.raft.membership import decode as decode_membership
 from coordinator.raft.segments.configs import Configs
 from coordinator.raft.segments.index import Anchoring, Index, Written
@@ -32,7 +33,7 @@ from coordinator.raft.segments.layout import (
 from coordinator.raft.segments.mark import MARK_NAME, Mark
 from coordinator.raft.segments.scan import Scan
 from coordinator.raft.segments.terms import Terms
-from coordinator.raft.segments.writer import Cursor, disk_errors, opened, placement
+from coordinator.raft.segments.writer import Cursor, opened, placement
 from raftbatch.errors import CannotStart, Corrupt
 from raftbatch.ids import Identity, is_node_id
 from raftbatch.world import Files, join

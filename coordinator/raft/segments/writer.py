@@ -6,25 +6,18 @@ everything as it was, and the same records can be written again at the same
 place. What lives here: write, sync, roll over to a new segment. What must never
 live here: what the records mean to Raft. Called by: the journal, recovery.
 
-Three kinds of failure, told apart strictly:
-
-- No room (ENOSPC, EDQUOT) or no descriptor (EMFILE, ENFILE, ENOMEM) for anything
-  but a sync: nothing happened, `TryLater`.
-- Any failure of a sync: what the disk holds is unknown, and a second sync would
-  lie (the kernel has marked the pages clean). `DiskFailed`: the node stops.
-- Any other failure: `DiskFailed` as well.
+Which failure is which: `coordinator.raft.failures`.
 """
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from coordinator.raft.failures import NO_DESCRIPTOR, TryLater, disk_errors
 from coordinator.raft.segments.index import (
     Anchoring,
     Dropped,
@@ -47,7 +40,6 @@ from coordinator.raft.segments.layout import (
     segment_name,
 )
 from coordinator.raft.segments.mark import MARK_BYTES, MARK_NAME, Mark, encode_mark
-from raftbatch.errors import DiskFailed
 from raftbatch.ids import Identity, NodeId
 from raftbatch.world import Buffer, File, Files, World, join
 
@@ -115,38 +107,6 @@ class Report(NamedTuple):
     events: list[Event]
     space_left: int
     stalled: str | None
-
-
-class TryLater(Exception):
-    """No room, or no descriptor; nothing was changed. Internal to the journal."""
-
-
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
-"""Only opening something says this; so of a directory's sync it says that there was none."""
-
-_RETRYABLE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, *NO_DESCRIPTOR)
-
-
-@contextmanager
-def disk_errors(
-    doing: str, *, retryable: bool = False, retry: tuple[int, ...] = ()
-) -> Iterator[None]:
-    """Turn an OSError into `DiskFailed`, or into `TryLater` where the caller can retry.
-
-    Args:
-        doing: for the message.
-        retryable: whether every shortage can be waited out; never around a sync.
-        retry: other errors that can be.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (_RETRYABLE if retryable else retry):
-            raise TryLater(f"{doing}: {error}") from error
-        raise DiskFailed(
-            f"{doing}: {error}. This node cannot be sure of its disk any more and stops. Check "
-            "the disk, then start the node again: it finds out what it has"
-        ) from error
 
 
 class SegmentWriter:

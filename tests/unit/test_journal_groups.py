@@ -1,0 +1,88 @@
+"""Which changes share a sync, and what becomes of those behind a group that failed."""
+
+from __future__ import annotations
+
+import errno
+
+from chaos.worlds.disk import Fault, Faults
+from tests.unit.journal_helpers import Bench
+
+
+def count_syncs(bench: Bench) -> list[str]:
+    """Return a list that gets the path of each file that is synced."""
+    syncs: list[str] = []
+    bench.disk.fault = lambda operation, path: (
+        syncs.append(path) if operation == "datasync" else None
+    )
+    return syncs
+
+
+def test_changes_of_one_turn_share_a_sync() -> None:
+    """And those of all turns that end while it runs share the next."""
+    bench = Bench()
+    writing, syncs = bench.world.workers["journal-write"], count_syncs(bench)
+    for _ in range(5):
+        bench.journal.append(1, b"x")
+    bench.journal.flush()
+    assert writing.run_one()
+    for _ in range(5):
+        bench.journal.append(1, b"x")
+        bench.journal.flush()
+    bench.settle()
+    assert (len(syncs), bench.durable) == (2, [5, 10])
+
+
+def test_next_group_is_written_before_the_loop_hears_of_the_last() -> None:
+    """One job waits at the thread, and takes what is there when it begins."""
+    bench = Bench()
+    writing, syncs = bench.world.workers["journal-write"], count_syncs(bench)
+    for _ in range(4):
+        bench.journal.append(1, b"x")
+        bench.journal.flush()
+    assert writing.waiting == 2
+    assert writing.run_one()
+    bench.journal.append(1, b"y")
+    bench.journal.flush()
+    assert writing.waiting == 1
+    assert writing.run_one()
+    assert (len(syncs), bench.journal.durable) == (2, 0)
+    bench.journal.append(1, b"z")
+    bench.journal.flush()  # no third job before a report
+    assert writing.waiting == 0
+    bench.settle()
+    assert (len(syncs), bench.durable) == (3, [4, 5, 6])
+
+
+def test_no_group_is_written_behind_one_that_failed() -> None:
+    """Although it was asked for before the loop knew of that."""
+    bench = Bench()
+    writing = bench.world.workers["journal-write"]
+    bench.disk.fault = Faults(Fault("datasync", 1, errno.EIO))
+    bench.journal.append(1, b"x")
+    bench.journal.flush()
+    assert writing.run_one()
+    operations = bench.disk.operations
+    bench.journal.append(1, b"y")
+    bench.journal.flush()
+    assert writing.run_one()
+    assert bench.disk.operations == operations
+    bench.settle()
+    assert (len(bench.failures), bench.durable) == (1, [])
+
+
+def test_group_that_found_no_room_goes_before_the_next() -> None:
+    """Whether the next tries with it, or is taken back with it."""
+    for tries in (1, 2):
+        bench = Bench()
+        writing = bench.world.workers["journal-write"]
+        bench.disk.fault = Faults(*(Fault("write", at + 1, errno.ENOSPC) for at in range(tries)))
+        bench.journal.append(1, b"x")
+        bench.journal.flush()
+        assert writing.run_one()
+        bench.journal.append(1, b"y")
+        bench.journal.flush()
+        bench.world.workers.run_all()
+        assert bench.durable == ([2] if tries == 1 else [])
+        bench.settle()
+        assert bench.durable == [2]
+        assert bench.reopen().last_index == 2
