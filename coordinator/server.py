@@ -35,7 +35,6 @@ from coordinator.raft.greeting import Reply, Request
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
-from coordinator.recall import recall
 from coordinator.rpc.port import ClientPort
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
@@ -87,7 +86,6 @@ class Server:
             insecure=config.cluster.is_insecure,
         )
         self._transport: Transport | None = None
-        self._recall: asyncio.Future[None] | None = None
         self._stopped: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
@@ -182,9 +180,6 @@ class Server:
         gc.collect()
         gc.freeze()
         transport.begin(log)
-        self._recall = asyncio.ensure_future(
-            recall(world.network, self._tls, log, transport, seeds)
-        )
         self._node.phase = Phase.SERVING
         _LOG.info(
             "node.started",
@@ -238,8 +233,6 @@ class Server:
         """Close all that was opened. What is under way has a bounded time for its answers."""
         self._node.stop_taking()
         await self._port.close(self._config.server.drain_ms_max / 1000)
-        if self._recall is not None:
-            self._recall.cancel()
         if self._transport is not None:
             await self._transport.close()
         if self._node.log is not None:

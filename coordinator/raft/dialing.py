@@ -1,5 +1,9 @@
 """Calling a peer until there is a connection to it, and again when it has ended.
 
+Of two nodes only the one with the lower id keeps calling. The other asks now and
+then, while it waits: that makes the first call at once, which may have waited
+long for a node that was down, and tells a node that was removed that it was.
+
 What lives here: when to call, and the dialling side of a greeting. What must
 never live here: whom to call, what is said on a connection. Called by:
 `transport`, which owns the task that each dialler is.
@@ -15,10 +19,15 @@ from coordinator.raft.door import exchange, other_certificate
 from coordinator.raft.greeting import Hello, Refused, Welcome
 from coordinator.raft.refusals import Refusals
 from coordinator.raft.transport_limits import TransportLimits
+from raftbatch.errors import StaleIncarnation
 from raftbatch.ids import Identity, NodeId
 from raftbatch.world import TLS, Clock, Connection, Entropy, Network
 
+CALLS_ALREADY = "no_leader"
+"""The slug with which a node that is asked to call says that it does: try again."""
+
 _MS = 1_000_000  # ns
+_ASK_S = 5.0
 
 
 class NotThis(Exception):
@@ -82,6 +91,29 @@ class Dialler:
         self._take = take
         self._outcast = outcast
         self._delay_ms = limits.dial_ms_min
+        self._is_asked = asyncio.Event()
+
+    def call_now(self) -> None:
+        """Call without waiting any longer: the peer is there."""
+        self._delay_ms = self._limits.dial_ms_min
+        self._is_asked.set()
+
+    async def ask(self, is_connected: Callable[[], bool]) -> None:
+        """Ask the peer to call, now and then while there is no connection, until cancelled."""
+        is_first = True
+        while True:
+            if is_connected():
+                is_first = True
+            else:
+                try:
+                    await self._call()
+                except NotThis as error:
+                    if error.reason != CALLS_ALREADY or not is_first:
+                        self._refusals.note(self._peer, error.reason, error.text)
+                    is_first = False
+                except OSError as error:
+                    self._refusals.note(self._peer, "unreachable", _text(error))
+            await asyncio.sleep(_ASK_S)
 
     async def run(self, present: asyncio.Future[None] | None) -> None:
         """Keep a connection, until cancelled; the present one, if any, until it has ended."""
@@ -102,7 +134,11 @@ class Dialler:
                 # Else two nodes that refuse each other's words would call all the time.
                 if self._clock.monotonic_ns() - since_ns > limits.dial_ms_max * _MS:
                     self._delay_ms = limits.dial_ms_min
-            await asyncio.sleep(self._drawn_s())
+            self._is_asked.clear()
+            try:
+                await asyncio.wait_for(self._is_asked.wait(), self._drawn_s())
+            except TimeoutError:
+                pass  # as nearly always
             self._delay_ms = min(self._delay_ms * 2, limits.dial_ms_max)
 
     def _drawn_s(self) -> float:
@@ -137,8 +173,11 @@ class Dialler:
 
     def _checked(self, answer: object, connection: Connection, address: str) -> int:
         """Return the incarnation of the node that answered, if it is the one that was meant."""
+        if self._tls is not None and connection.certificate_name != self._peer:
+            text = other_certificate(connection.certificate_name, self._peer)
+            raise NotThis("other_certificate", f"{address}: {text}")
         if isinstance(answer, Refused):
-            if answer.slug == "stale_incarnation":
+            if answer.slug == StaleIncarnation.slug:
                 self._outcast(answer.text)
             raise NotThis(answer.slug, f"{self._peer} at {address} refuses: {answer.text}")
         if not isinstance(answer, Welcome):
@@ -146,9 +185,6 @@ class Dialler:
         if answer.node_id != self._peer:
             text = f"{self._peer} was called at {address}, and {answer.node_id} is there"
             raise NotThis("other_node", text)
-        if self._tls is not None and connection.certificate_name != self._peer:
-            text = other_certificate(connection.certificate_name, self._peer)
-            raise NotThis("other_certificate", f"{address}: {text}")
         return answer.incarnation
 
 

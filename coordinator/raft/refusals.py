@@ -23,7 +23,7 @@ class Refusal:
     Attributes:
         reason: in a few words with underscores.
         text: a sentence for the operator: what is wrong, and what to do.
-        times: how often in a row.
+        times: how often in a row for that reason.
     """
 
     reason: str
@@ -44,7 +44,7 @@ class Refusals:
     def note(self, peer: str, reason: str, text: str) -> None:
         """Take in a refusal; log it where it is not the last one again."""
         last = self.by_peer.pop(peer, None)
-        if last is not None and (last.reason, last.text) == (reason, text):
+        if last is not None and last.reason == reason:
             self.by_peer[peer] = Refusal(reason, text, last.times + 1)
             return
         self.by_peer[peer] = Refusal(reason, text, 1)

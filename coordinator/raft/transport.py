@@ -3,8 +3,8 @@
 Of two nodes the one with the lower id calls, again and again; so there is one
 connection for both ways. A connection that comes where there is one already
 takes its place: whatever the old one still had is dropped, and the log hears
-`disconnected`, then `connected`. A member that was removed or replaced by a later
-life of its node is called no more, and refused by name.
+`disconnected`, then `connected`. Whose life is over, because it was removed or
+replaced by a later one, is refused by name; the log says when to drop it.
 
     transport = Transport(...)              # may be sent to and updated at once
     log = ReplicatedLog(..., peers=transport, ...)
@@ -12,7 +12,8 @@ life of its node is called no more, and refused by name.
 
 What lives here: who is connected. What must never live here: bytes (`wire`,
 `frames`), what a message means. Called by: the composition root; the log, as its
-`Peers`. One thread: the loop's. Tasks: one dialler for each peer that is called.
+`Peers`. One thread: the loop's. Tasks: one dialler for each member, which calls it
+or asks to be called.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Protocol
 
 from coordinator.raft import greeting
 from coordinator.raft.counters import Counters
-from coordinator.raft.dialing import Dialler, NotThis
+from coordinator.raft.dialing import CALLS_ALREADY, Dialler, NotThis
 from coordinator.raft.door import Door
 from coordinator.raft.greeting import Hello, Refused, Welcome, refused
 from coordinator.raft.link import Link
@@ -87,7 +88,7 @@ class PeerState:
     Attributes:
         node_id: the peer.
         address: where it is called, or would be; empty where that is unknown.
-        calls: whether this node is the one that calls.
+        calls: whether this node is the one that keeps calling.
         incarnation: which life of it is connected; 0: none is.
         connected_ms: for how long, in ms.
         queued_bytes: what it has not read yet.
@@ -141,7 +142,7 @@ class Transport:
         self._handlers: Handlers | None = None
         self._membership = Membership()
         self._peers: dict[NodeId, _Peer] = {}
-        self._diallers: dict[NodeId, asyncio.Task[None]] = {}
+        self._diallers: dict[NodeId, tuple[Dialler, asyncio.Task[None]]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
     # What the log does: `coordinator.raft.log.Peers`.
@@ -155,17 +156,16 @@ class Transport:
             known.link.send(message)
 
     def update(self, membership: Membership) -> None:
-        """Take in who belongs to the cluster now: the others are called no more.
+        """Take in who belongs to the cluster now: they are called, and others no more.
 
-        Whoever is connected stays so, and learns over that connection that it is removed;
-        it is refused when it comes again.
+        Nobody loses a connection by that: who was removed is told so over it.
         """
         self._membership = membership
         if self._handlers is not None:
             self._call_who_is_to_be_called()
 
     def drop(self, peer: NodeId) -> None:
-        """Close the connection to a peer that is a member no more, and has missed that."""
+        """End the connection to a peer that is refused by now."""
         known = self._peers.get(peer)
         if known is not None and known.link is not None:
             known.link.end("removed")
@@ -185,7 +185,7 @@ class Transport:
         for peer in list(self._peers.values()):
             if peer.link is not None:
                 peer.link.end("stopped")
-        self._stopping |= set(self._diallers.values())
+        self._stopping |= {task for _, task in self._diallers.values()}
         self._diallers.clear()
         for task in self._stopping:
             task.cancel()
@@ -209,7 +209,7 @@ class Transport:
         return PeerState(
             node,
             self._addresses().get(node, ""),
-            node in self._diallers,
+            node > self._identity.node_id,
             peer.incarnation if peer is not None and link is not None else 0,
             age_ns // 1_000_000 if link is not None else 0,
             link.queued_bytes if link is not None else 0,
@@ -223,18 +223,23 @@ class Transport:
         return members or self._seeds
 
     def _call_who_is_to_be_called(self) -> None:
-        own = self._identity.node_id
-        wanted = [node for node in self._addresses() if node > own]
+        wanted = [node for node in self._addresses() if node != self._identity.node_id]
         for node in [node for node in self._diallers if node not in wanted]:
-            task = self._diallers.pop(node)
+            _, task = self._diallers.pop(node)
             task.cancel()
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
         for node in wanted:
             if node not in self._diallers:
-                peer = self._peers.get(node)
-                present = peer.ended if peer is not None else None
-                self._diallers[node] = self._loop.create_task(self._dialler(node).run(present))
+                dialler = self._dialler(node)
+                self._diallers[node] = (dialler, self._loop.create_task(self._run(node, dialler)))
+
+    async def _run(self, node: NodeId, dialler: Dialler) -> None:
+        if node < self._identity.node_id:
+            await dialler.ask(lambda: node in self._peers)
+        else:
+            present = self._peers.get(node)
+            await dialler.run(present.ended if present is not None else None)
 
     def _dialler(self, node: NodeId) -> Dialler:
         return Dialler(
@@ -249,7 +254,7 @@ class Transport:
             self._counters,
             self._door.refusals,
             lambda connection, incarnation: self._reached(node, connection, incarnation),
-            lambda why: None if self._handlers is None else self._handlers.refused(node, why),
+            lambda why: self._is_outcast(node, why),
         )
 
     # Who comes, and who goes.
@@ -265,11 +270,16 @@ class Transport:
             raise NotThis("stale_incarnation", why_not)
         return self._connect(node, connection, incarnation)
 
+    def _is_outcast(self, node: NodeId, why: str) -> None:
+        if self._handlers is not None:
+            self._handlers.refused(node, why)
+
     def _greeted(self, hello: Hello, connection: Connection) -> Refused | None:
         """Take a connection that was dialled to this node, or say why not."""
         answer = self._judged(hello)
         if answer is not None:
-            self._door.refusals.note(hello.node_id, answer.slug, answer.text)
+            if answer.slug != CALLS_ALREADY:
+                self._door.refusals.note(hello.node_id, answer.slug, answer.text)
             return answer
         own = self._identity
         connection.write(greeting.encode(Welcome(own.node_id, own.incarnation)))
@@ -290,16 +300,28 @@ class Transport:
         if self._handlers is None:
             return refused("draining", f"{own.node_id} stops")
         why_not = self._handlers.admits(node, hello.incarnation)
-        if (
-            why_not is not None
-        ):  # said first: whoever asks out of turn wants to know this (`recall`)
+        if why_not is not None:
             return refused("stale_incarnation", why_not)
         if node >= own.node_id:
-            text = f"{own.node_id} calls {node}, not the other way round"
-            return refused("invalid_request", f"{text}: there are two of one name, or of two minds")
+            return self._asked_to_call(node)
         if node not in self._peers and len(self._peers) >= self._limits.links_max:
             return refused("overloaded", f"{own.node_id} has {len(self._peers)} connections")
         return None
+
+    def _asked_to_call(self, node: NodeId) -> Refused:
+        """Call a peer of a higher id, or the same one under a wrong name."""
+        own = self._identity.node_id
+        if node == own:
+            return refused("invalid_request", f"this is {own}: there are two of that name")
+        if node not in self._diallers:
+            return refused(
+                "no_leader", f"{node} is no member as far as {own} knows: it may be soon"
+            )
+        dialler, _ = self._diallers[node]
+        dialler.call_now()
+        last = self.refusals.get(node)
+        text = f"{own} calls {node} at {self._addresses()[node]}, not the other way round"
+        return refused(CALLS_ALREADY, f"{text}{': ' + last.text if last is not None else ''}")
 
     def _connect(
         self, node: NodeId, connection: Connection, incarnation: int

@@ -42,7 +42,6 @@ CONFIG_BYTES_MAX = 256 << 10
 CHECKSUM_BYTES_MAX = 64
 
 _LENGTH = struct.Struct(">I")
-_IS_CONFIG = 1  # the one flag of an entry
 _COPIED_BYTES_MAX = 4096  # smaller data is joined: a copy costs less than a buffer of its own
 
 # Numbers and truths, in the order of the fields.
@@ -111,7 +110,7 @@ def _encode_entries(message: AppendEntries) -> list[bytes]:
             message.round,
             [entry.term for entry in entries],
             lengths,
-            bytes([entry.is_config for entry in entries]),
+            bytes(entry.is_config for entry in entries),
         ]
     )
     if max(lengths, default=0) <= _COPIED_BYTES_MAX:
@@ -180,7 +179,7 @@ def _decode_entries(fields: list[Any], rest: memoryview) -> AppendEntries:
         _check(not rest, "bytes behind AppendEntries without entries")
         return AppendEntries(term, prev_index, prev_term, (), commit, round_)
     _check(set(map(type, terms)) | set(map(type, lengths)) == {int}, "a column of entries")
-    _check(max(flags) <= _IS_CONFIG, "a flag of an entry")
+    _check(max(flags) <= 1, "a flag of an entry")
     _check(prev_index + len(terms) <= NUMBER_MAX, "the index of an entry")
     # A log's terms never decrease, and no entry is of a later term than the leader that sends it.
     ordered = [prev_term, *terms, term]
@@ -193,8 +192,8 @@ def _decode_entries(fields: list[Any], rest: memoryview) -> AppendEntries:
     else:
         data = [bytes(rest[start:end]) for start, end in pairwise(ends)]
     first = prev_index + 1
-    are_config = map(bool, flags)
-    entries = tuple(map(Entry, range(first, first + len(terms)), terms, data, are_config))
+    indices = range(first, first + len(terms))
+    entries = tuple(map(Entry, indices, terms, data, map(bool, flags)))
     return AppendEntries(term, prev_index, prev_term, entries, commit, round_)
 
 

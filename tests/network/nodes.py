@@ -54,11 +54,11 @@ class Node:
     def disconnected(self, peer: NodeId) -> None:
         pass
 
+    def refused(self, peer: NodeId, why: str) -> None:
+        pass
+
     def admits(self, node: NodeId, incarnation: int) -> str | None:
         return None
-
-    def refused(self, peer: NodeId, why: str) -> None:
-        raise AssertionError(f"{peer} refuses this life: {why}")
 
     async def exchange(self, peer: NodeId, number: int) -> None:
         """Send entries and a beat, and wait for the answers to both."""

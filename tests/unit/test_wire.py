@@ -52,6 +52,7 @@ EXAMPLES: tuple[Message, ...] = (
     AppendEntries(4, 0, 0, entries(1, b"", b"a", BIG, b"bc", b"", BIG, BIG, b"d"), 1, 9),
     AppendEntries(4, 7, 2, entries(8, *[b"x" * length for length in range(50)]), 9, 1),
     AppendEntries(5, 7, 2, (*entries(8, b"x"), *entries(9, BIG, term=5)), 9, 1),
+    AppendEntries(4, 0, 0, (Entry(1, 1, b"n1", True), Entry(2, 1, b"", False)), 0, 1),
     AppendReply(1, 2, 3, 2, 1, 9),
     InstallSnapshot(4, 9, 3, b"members", 3 + len(BIG), b"c" * 32, 3, BIG, 8),
     InstallSnapshot(4, 9, 3, b"", 0, b"", 0, b"", 8),
@@ -88,7 +89,7 @@ def test_wire_passes_large_data_through_and_joins_small() -> None:
     buffers = wire.encode(AppendEntries(4, 0, 0, entries(1, *data), 0, 0))
     assert [each is BIG for each in buffers] == [False, True, False, True]
     assert len(wire.encode(AppendEntries(4, 0, 0, entries(1, *[b"x"] * 100), 0, 0))) == 1
-    assert wire.encode(EXAMPLES[9])[-1] is BIG
+    assert wire.encode(InstallSnapshot(4, 9, 3, b"", len(BIG), b"", 0, BIG, 8))[-1] is BIG
 
 
 def test_wire_keeps_nothing_of_what_it_read() -> None:
