@@ -338,6 +338,25 @@ class Network(Protocol):
         ...
 
 
+class Process(Protocol):
+    """This process: how it is told to stop, and how it ends. For composition roots alone."""
+
+    def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
+        """Call `told` on the loop with the name of the first signal that asks to stop.
+
+        From then on the process has so long to end by itself, as by `end_within`; a
+        second signal ends it at once. Both hold whatever hangs, the loop included.
+        """
+        ...
+
+    def end_within(self, duration_ms: int, why: str) -> None:
+        """End the process after so long, with exit status 1, if it has not ended by itself.
+
+        Nothing that hangs can prevent it: neither the loop nor another thread.
+        """
+        ...
+
+
 class World(Protocol):
     """All ports together, as the composition root hands them down."""
 

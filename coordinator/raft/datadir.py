@@ -24,7 +24,7 @@ from coordinator.raft.membership import encode as encode_membership
 from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
-from coordinator.raft.segments.replay import Progress, is_initialised
+from coordinator.raft.segments.replay import Progress, is_initialised, read_identity
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
 from raftbatch.ids import Identity
@@ -110,6 +110,17 @@ class DataDirectory:
         return is_initialised(world.files, journal_directory(directory))
 
     @staticmethod
+    def whose(world: World, directory: str) -> Identity:
+        """Return whose it is, without opening it.
+
+        Raises:
+            Corrupt: the journal is damaged.
+            CannotStart: there is none.
+            DiskFailed: it cannot be read.
+        """
+        return read_identity(world.files, journal_directory(directory))
+
+    @staticmethod
     def create(
         world: World,
         directory: str,
@@ -135,7 +146,7 @@ class DataDirectory:
         own = founders.get(identity.node_id) if founders is not None else None
         if founders is not None and (own is None or own.incarnation != identity.incarnation):
             raise Invariant(f"{identity} is none of the founders, {founders}")
-        lock = _claim(world, directory)
+        lock = claim(world, directory)
         try:
             journal = journal_directory(directory)
             begun = is_initialised(world.files, journal)
@@ -177,7 +188,7 @@ class DataDirectory:
             CannotStart: it is in use, or no data directory.
             DiskFailed: the disk failed.
         """
-        lock = _claim(world, directory)
+        lock = claim(world, directory)
         journal: Journal | None = None
         try:
             journal = Journal(
@@ -237,7 +248,7 @@ class DataDirectory:
             self._on_failed(error if isinstance(error, Fatal) else unknown)
 
 
-def _claim(world: World, directory: str) -> Lock:
+def claim(world: World, directory: str) -> Lock:
     """Make this process the directory's only writer."""
     try:
         world.files.make_directory(directory)

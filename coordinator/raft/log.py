@@ -27,6 +27,7 @@ from coordinator.raft.datadir import StorageLimits
 from coordinator.raft.driver import Driver, LogConfig, Peers, removed
 from coordinator.raft.membership import Member, Membership, Rank
 from coordinator.raft.messages import Message
+from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.standing import Role
@@ -112,6 +113,12 @@ class ReplicatedLog:
     def space(self) -> Space:
         """How much room the disk has left."""
         return self._driver.journal.space
+
+    @property
+    def followers(self) -> dict[NodeId, Progress]:
+        """What this node believes of each other member while it leads; else nothing."""
+        leading = self._core.replication
+        return {} if leading is None else dict(leading.followers.members)
 
     # What it does.
 

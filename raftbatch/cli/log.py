@@ -21,6 +21,7 @@ from raftbatch.cli.text import (
     hex_lines,
     iso_time,
     number_text,
+    paragraphs,
     preview,
     printable,
     span,
@@ -64,7 +65,7 @@ def _group() -> None:
     """Look at a coordinator's log on disk."""
 
 
-@app.command(help=re.sub(r"(?<!\n)\n(?!\n)", " ", _HELP))  # else each line is broken as it is here
+@app.command(help=paragraphs(_HELP))
 def dump(
     directory: Annotated[
         str,

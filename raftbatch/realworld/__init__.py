@@ -10,7 +10,7 @@ from __future__ import annotations
 from raftbatch.realworld.connection import RealConnection
 from raftbatch.realworld.files import RealFile, RealFiles, RealLock
 from raftbatch.realworld.network import RealListener, RealNetwork
-from raftbatch.realworld.process import RealClock, RealEntropy, RealWorker, RealWorkers
+from raftbatch.realworld.process import RealClock, RealEntropy, RealProcess, RealWorker, RealWorkers
 from raftbatch.realworld.tls import RealTLS, load_tls
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "RealListener",
     "RealLock",
     "RealNetwork",
+    "RealProcess",
     "RealTLS",
     "RealWorker",
     "RealWorkers",

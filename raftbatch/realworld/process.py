@@ -1,4 +1,4 @@
-"""Clocks, randomness and threads of this process.
+"""Clocks, randomness, threads and signals of this process, and its end.
 
 What lives here: those ports. What must never live here: a decision. Called by:
 `raftbatch.realworld`.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -111,3 +112,57 @@ class RealWorkers:
     def start(self, name: str) -> RealWorker:
         """Start a worker for the loop that runs now."""
         return RealWorker(name, asyncio.get_running_loop())
+
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class RealProcess:
+    """Signals, and ends that nothing can prevent.
+
+    Make it first: signals are blocked in this thread and those that it starts, and
+    wait for a thread of their own. A handler would wait for the main thread, which
+    may hang in a call to the disk while it opens the log.
+    """
+
+    def __init__(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        # gRPC's core writes lines of its own to standard error, which no log of ours can read.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, on uvloop where it is installed."""
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.run(main)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main)
+
+    def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
+        """Wait for SIGTERM and SIGINT in a thread that does nothing else."""
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            first = signal.Signals(signal.sigwait(_STOP_SIGNALS))
+            self.end_within(within_ms, f"stopping took more than {within_ms} ms")
+            try:
+                loop.call_soon_threadsafe(told, first.name)
+            except RuntimeError:
+                pass  # the loop is closed: the end is near
+            signal.sigwait(_STOP_SIGNALS)
+            _end("a second signal", 1)
+
+        threading.Thread(target=wait, name="signals", daemon=True).start()
+
+    def end_within(self, duration_ms: int, why: str) -> None:
+        """Start a thread that ends the process: the interpreter does not wait for it."""
+        timer = threading.Timer(duration_ms / 1000, _end, (why, 1))
+        timer.daemon = True
+        timer.start()
+
+
+def _end(why: str, status: int) -> None:
+    """End the process without a look back: no buffer is flushed, no lock is waited for."""
+    os.write(2, f"Error: ended at once: {why}\n".encode())
+    os._exit(status)

@@ -1,8 +1,10 @@
 """The root of the command line."""
 
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 from raftbatch import __version__
 from raftbatch.cli import main
 from raftbatch.cli.main import app
+from tests.tidy.tree import ROOT
 
 
 @pytest.fixture
@@ -25,7 +28,41 @@ def test_cli_prints_its_version(cli: CliRunner) -> None:
 def test_cli_lists_its_commands(cli: CliRunner) -> None:
     result = cli.invoke(app, ["--help"])
     assert result.exit_code == 0
-    assert "log" in result.output
+    for command in ("serve", "status", "transfer", "members", "config", "log"):
+        assert f" {command} " in result.output
+
+
+@pytest.mark.parametrize("command", [["serve"], ["status"], ["transfer"], ["members", "remove"]])
+def test_cli_help_says_what_the_exit_status_means(cli: CliRunner, command: list[str]) -> None:
+    result = cli.invoke(app, [*command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0
+    assert "Exit status: 0" in result.output
+
+
+def test_cli_checks_a_configuration(cli: CliRunner) -> None:
+    path = str(ROOT / "cluster_configs" / "local-3.toml")
+    result = cli.invoke(app, ["config", "check", path])
+    assert result.exit_code == 0
+    assert "cluster local-3, 3 nodes, no TLS" in result.output
+    assert "heartbeat_ms = 50" in result.output
+    found = json.loads(cli.invoke(app, ["config", "check", path, "--json"]).output)
+    assert [each["node"] for each in found["nodes"]] == ["n1", "n2", "n3"]
+    assert found["storage"]["segment_bytes"] == 64 << 20
+
+
+def test_cli_says_what_is_wrong_with_a_configuration(cli: CliRunner, tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("[clutser]", encoding="utf-8")
+    result = cli.invoke(app, ["config", "check", str(path)])
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {path}: clutser is unknown: the nearest is cluster\n"
+
+
+@pytest.mark.parametrize("command", [["status"], ["members", "list"], ["transfer"]])
+def test_cli_wants_to_know_which_cluster(cli: CliRunner, command: list[str]) -> None:
+    result = cli.invoke(app, command)
+    assert result.exit_code == 2
+    assert "--config FILE" in result.stderr
 
 
 def test_cli_exits_with_2_on_wrong_usage(cli: CliRunner) -> None:

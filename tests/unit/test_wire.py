@@ -59,6 +59,7 @@ EXAMPLES: tuple[Message, ...] = (
     SnapshotReply(1, 2, NUMBER_MAX, 4),
     TimeoutNow(5),
     Beat(3, 8),
+    AppendEntries(4, 7, 2, (Entry(8, 3, b"members", is_config=True), *entries(9, b"x")), 6, 9),
 )
 
 

@@ -336,6 +336,17 @@ def _chain(files: Files, directory: str) -> list[Header]:
     return headers[::-1]
 
 
+def read_identity(files: Files, directory: str) -> Identity:
+    """Return whose journal it is, by the header of its newest segment.
+
+    Raises:
+        Corrupt: that is damaged, or missing.
+        CannotStart: there is no journal.
+        DiskFailed: it cannot be read.
+    """
+    return _chain(files, directory)[-1].identity
+
+
 def read_header(files: Files, directory: str, seq: int) -> Header:
     """Read a segment's header and hold it against the file."""
     path = join(directory, segment_name(seq))

@@ -1,0 +1,115 @@
+"""Every end comes in bounded time, whatever hangs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import ServedCluster
+from tests.e2e.processes import Process
+
+# Runs `raftbatch serve` with a disk that stands still for ever once a file is there.
+_HANGING = """
+import os, sys, threading
+real, trigger = os.fdatasync, sys.argv.pop(1)
+def hanging(descriptor):
+    if os.path.exists(trigger):
+        os.write(2, b'{"event": "disk.hung"}\\n')
+        threading.Event().wait()
+    real(descriptor)
+os.fdatasync = hanging
+from raftbatch.cli.main import main
+main()
+"""
+_QUICK = "[server]\nstop_ms_max = 1500\ntransfer_ms_max = 300\ndrain_ms_max = 300\n"
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[ServedCluster]:
+    """Yield a cluster of one node."""
+    with ServedCluster(tmp_path, ["n1"], _QUICK) as cluster:
+        yield cluster
+
+
+def test_stop_ends_where_the_disk_hangs(one: ServedCluster, tmp_path: Path) -> None:
+    trigger = tmp_path / "hang"
+    command = [sys.executable, "-c", _HANGING, str(trigger)]
+    command += ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
+    with Process(command) as process:
+        process.wait_for("node.started")
+        one.processes["n1"] = process
+        one.leader()
+        trigger.touch()
+        with one.appending("n1", [b"x"]):
+            process.wait_for("disk.hung")
+            process.send(signal.SIGTERM)
+            assert process.ended() == 1
+        assert "Error: ended at once: stopping took more than 1500 ms" in process.said
+
+
+def test_second_signal_ends_at_once(one: ServedCluster, tmp_path: Path) -> None:
+    one.settings = _QUICK.replace("1500", "600000")
+    one.write(one.file, ["n1"])
+    trigger = tmp_path / "hang"
+    command = [sys.executable, "-c", _HANGING, str(trigger)]
+    command += ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
+    with Process(command) as process:
+        process.wait_for("node.started")
+        one.processes["n1"] = process
+        one.leader()
+        trigger.touch()
+        with one.appending("n1", [b"x"]):
+            process.wait_for("disk.hung")
+            process.send(signal.SIGTERM)
+            process.wait_for("stop.begun")
+            process.send(signal.SIGINT)
+            assert process.ended() == 1
+        assert "ended at once: a second signal" in process.said
+
+
+def test_stop_ends_where_opening_the_log_hangs(one: ServedCluster, tmp_path: Path) -> None:
+    """The loop does not turn then, and answers no signal."""
+    one.start("n1", "--bootstrap")
+    one.ready("n1")
+    assert one.processes["n1"].terminate() == 0
+    trigger = tmp_path / "hang"
+    trigger.touch()
+    command = [sys.executable, "-c", _HANGING, str(trigger)]
+    with Process([*command, "serve", "--node", "n1", "--config", one.file]) as process:
+        process.wait_for("disk.hung")
+        process.send(signal.SIGTERM)
+        assert process.ended() == 1
+        assert "Error: ended at once: stopping took more than 1500 ms" in process.said
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_interrupt_stops_as_well(one: ServedCluster, loop: str) -> None:
+    without = "import sys; sys.modules['uvloop'] = None; " if loop == "asyncio" else ""
+    code = f"{without}from raftbatch.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--node", "n1", "--config", one.file]
+    with Process([*command, "--bootstrap"]) as process:
+        process.wait_for("node.started")
+        process.send(signal.SIGINT)
+        assert process.ended() == 0
+        assert process.logged("node.stopped")
+
+
+def test_failure_of_the_disk_ends_the_node_and_says_so(one: ServedCluster, tmp_path: Path) -> None:
+    trigger = tmp_path / "fail"
+    code = _HANGING.replace("threading.Event().wait()", "raise OSError(5, 'Input/output error')")
+    command = [sys.executable, "-c", code, str(trigger)]
+    command += ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
+    with Process(command) as process:
+        process.wait_for("node.started")
+        one.processes["n1"] = process
+        one.leader()
+        trigger.touch()
+        [result] = one.append("n1", [b"x"])
+        assert not result.error.definite
+        assert process.ended() == 1
+        assert "Input/output error" in process.said.splitlines()[-1]
+        assert "Traceback" not in process.said
