@@ -22,6 +22,7 @@ from benchmarks.machine import look, scratch
 from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
 from coordinator.raft.log import LogConfig, ReplicatedLog
+from coordinator.raft.membership import Membership, encode, founders
 from coordinator.raft.messages import Message
 from coordinator.raft.replication import Window
 from coordinator.raft.retention import RetentionLimits
@@ -37,6 +38,8 @@ from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.realworld import RealWorld
 
 NODES = [NodeId("n1"), NodeId("n2"), NodeId("n3")]
+FOUNDERS = founders({node: f"{node}:1" for node in NODES})
+FIRST = Entry(0, 0, encode(FOUNDERS), is_config=True)
 TAIL_BYTES_MAX = 8 << 20
 
 
@@ -74,7 +77,11 @@ class MemoryLog:
         """Of an entry."""
         return self._terms.of(index) if 0 <= index <= self.last_index else None
 
-    def append(self, term: int, data: bytes) -> int:
+    def config(self, index: int) -> Entry:
+        """The only one."""
+        return FIRST
+
+    def append(self, term: int, data: bytes, *, is_config: bool = False) -> int:
         """Add an entry."""
         self.lsn += 1
         self.last_index += 1
@@ -128,7 +135,7 @@ class Cluster:
             self.inboxes[node] = deque()
             self.cores[node] = Core(
                 node,
-                NODES,
+                1,
                 MemoryLog(),
                 nothing,  # type: ignore[arg-type]
                 nothing,  # type: ignore[arg-type]
@@ -142,7 +149,7 @@ class Cluster:
         for node in NODES:
             for peer in NODES:
                 if peer != node:
-                    self.cores[node].connected(time.monotonic_ns(), peer)
+                    self.cores[node].connected(time.monotonic_ns(), peer, 1)
         self.cores[NODES[0]].election.begin(transfer=False)
         while self.leader.standing.commit == 0:
             self.pump()
@@ -213,6 +220,9 @@ class Wire:
         loop = asyncio.get_running_loop()
         loop.call_soon(self._logs[peer].receive, self._self_id, message)
 
+    def update(self, membership: Membership) -> None:
+        """All are connected."""
+
 
 async def idle(seconds: float, directory: Path) -> float:
     """Return the share of a core that three whole nodes, over real files, take to do nothing."""
@@ -226,14 +236,15 @@ async def idle(seconds: float, directory: Path) -> float:
     limits = StorageLimits(journal, SnapshotLimits(1 << 20), RetentionLimits(0, 0, 0))
     for node in NODES:
         path = str(directory / node)
-        DataDirectory.create(world, path, Identity(ClusterId("0" * 32), node, 1), limits)
+        identity = Identity(ClusterId("0" * 32), node, 1)
+        DataDirectory.create(world, path, identity, limits, FOUNDERS)
         logs[node] = ReplicatedLog(
-            world, path, limits, NODES, Wire(node, logs), Idler(), LogConfig(), _fail
+            world, path, limits, Wire(node, logs), Idler(), LogConfig(), _fail
         )
     for node in NODES:
         for peer in NODES:
             if peer != node:
-                logs[node].connected(peer)
+                logs[node].connected(peer, 1)
     await asyncio.sleep(2)
     leaders = [log for log in logs.values() if log.role is Role.LEADER]
     assert len(leaders) == 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 SUITES = {
+    "founding": "chaos.suites.founding",
     "journal": "chaos.suites.journal",
     "raft": "chaos.suites.raft",
     "raft-stock": "chaos.suites.raft_stock",

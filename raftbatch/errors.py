@@ -194,6 +194,12 @@ class Invariant(Fatal):
     slug, grpc = "invariant", "INTERNAL"
 
 
+class Removed(Fatal):
+    """The node is a member of its cluster no more, and that is committed: it has nothing to do."""
+
+    slug, grpc = "removed", "UNAVAILABLE"
+
+
 class CannotStart(Fatal):
     """The node refuses to start, and says what to do about it."""
 

@@ -25,6 +25,11 @@ def is_node_id(text: str) -> bool:
     return _NODE_ID.fullmatch(text) is not None
 
 
+def is_cluster_id(text: str) -> bool:
+    """Return whether a text has the form of a cluster id. Total. Deterministic."""
+    return _CLUSTER_ID.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Whose data a directory holds.
@@ -44,7 +49,7 @@ class Identity:
     incarnation: int
 
     def __post_init__(self) -> None:
-        if not _CLUSTER_ID.fullmatch(self.cluster_id):
+        if not is_cluster_id(self.cluster_id):
             raise ValueError(f"cluster id {self.cluster_id!r} is not 32 hexadecimal digits")
         if not is_node_id(self.node_id):
             raise ValueError(

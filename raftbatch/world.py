@@ -194,6 +194,33 @@ class Workers(Protocol):
         ...
 
 
+class Receiver(Protocol):
+    """Who takes in what comes on a connection, on the loop, as it comes.
+
+    No method raises, and none is called inside a call on the connection but
+    `buffer` and `received` inside `hand_over`.
+    """
+
+    def buffer(self) -> memoryview:
+        """Return where the next bytes may be put: room for one at least."""
+        ...
+
+    def received(self, length: int) -> None:
+        """Take in so many bytes at the start of the last `buffer`."""
+        ...
+
+    def writable(self) -> None:
+        """Take in that the queue is short again, after the connection was full."""
+        ...
+
+    def lost(self, error: OSError | None) -> None:
+        """Take in that the connection has ended: closed by either end (None), or broken.
+
+        Called once, and nothing after it.
+        """
+        ...
+
+
 class Connection(Protocol):
     """One ordered stream of bytes each way, TLS already done where it is on."""
 
@@ -215,13 +242,30 @@ class Connection(Protocol):
         """
         ...
 
+    def hand_over(self, receiver: Receiver) -> None:
+        """Give all that comes from now on to a receiver, what came already at once.
+
+        For a reader for whom a copy more is too much: it says where the bytes go.
+        Nobody calls `read` after that.
+        """
+        ...
+
     def write(self, data: Buffer) -> None:
         """Queue bytes to be sent. Never blocks: see `queued_bytes` and `drain`."""
+        ...
+
+    def write_many(self, buffers: Sequence[Buffer]) -> None:
+        """Queue buffers, one behind the other; none may change before it is sent."""
         ...
 
     @property
     def queued_bytes(self) -> int:
         """Bytes accepted by `write` that the operating system has not taken yet."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue is long, some 64 KiB: better write when it is short again."""
         ...
 
     async def drain(self) -> None:
@@ -230,6 +274,10 @@ class Connection(Protocol):
         Raises:
             ConnectionError: the connection broke.
         """
+        ...
+
+    def close(self) -> None:
+        """Close once what is queued has been sent, or some seconds have passed."""
         ...
 
     def abort(self) -> None:
@@ -258,9 +306,17 @@ class Network(Protocol):
     """Stream connections."""
 
     async def listen(
-        self, address: str, accept: Callable[[Connection], Awaitable[None]], tls: TLS | None
+        self,
+        address: str,
+        accept: Callable[[Connection], Awaitable[None]],
+        tls: TLS | None,
+        refused: Callable[[str, OSError], None] | None = None,
     ) -> Listener:
         """Listen at `host:port` and run `accept` for each connection, as a task of its own.
+
+        A flood of connections takes neither memory nor descriptors; where there
+        are none, who waits is accepted as soon as there are. `refused` is told
+        of each connection that failed before `accept`: its `host:port`, and why.
 
         Raises:
             OSError: the address is in use, not ours, or does not resolve.
@@ -272,6 +328,24 @@ class Network(Protocol):
 
         Raises:
             OSError: nobody listens there, or the certificate is not accepted.
+        """
+        ...
+
+
+class Process(Protocol):
+    """This process: how it is told to stop, and how it ends. For composition roots alone."""
+
+    def on_stop(self, told: Callable[[str], None]) -> None:
+        """Call `told` on the loop with the name of the first signal that asks to stop.
+
+        The second one ends the process at once, whatever it does.
+        """
+        ...
+
+    def end_within(self, duration_ms: int, why: str) -> None:
+        """End the process after so long, with exit status 1, if it has not ended by itself.
+
+        Nothing that hangs can prevent it: neither the loop nor another thread.
         """
         ...
 

@@ -11,6 +11,9 @@ index and term, which entry is committed at an index.
     I5  what is committed never changes                   I10  nothing committed is taken back
     I6  applied in order, once, the same everywhere       I14  equal index, equal state
 
+A majority is one of the voters of the membership in force where it is counted, each
+in the life that is a member; so every change of it is judged too (`raft_members`).
+
 A broken promise is noted, and ends the run after the event: raised within the
 product, it would be taken for the product's own failure.
 
@@ -25,9 +28,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from chaos.checkers.raft_members import Members
 from chaos.checkers.raft_shadow import Shadow
 from chaos.checkers.raft_wire import Wire
 from coordinator.raft.log import ReplicatedLog
+from coordinator.raft.membership import Membership, decode, encode
 from coordinator.raft.segments.layout import Entry, Kind
 from coordinator.raft.segments.writer import Operation
 from coordinator.raft.standing import Role
@@ -48,6 +53,8 @@ class Life:
         commit, applied: they never fall.
         led_term: the latest term it was seen to lead.
         matches: what it believed of its followers.
+        membership: the one it took for the one in force.
+        snapshot: index of the newest snapshot that was looked at.
     """
 
     node: NodeId
@@ -57,13 +64,15 @@ class Life:
     applied: int = 0
     led_term: int = 0
     matches: list[int] = field(default_factory=list)
+    membership: Membership | None = None
+    snapshot: int = 0
 
 
 class RaftChecker:
     """See the module's docstring.
 
     Args:
-        nodes: all voters.
+        founders: the cluster's first membership.
         slack_bytes: by how much one message may overfill a window.
 
     Attributes:
@@ -72,18 +81,23 @@ class RaftChecker:
         counts: what was seen.
         lives: the living processes, by node.
         leaders: who led each term.
+        members: which membership is in force where.
     """
 
-    def __init__(self, nodes: list[NodeId], slack_bytes: int) -> None:
+    def __init__(self, founders: Membership, slack_bytes: int) -> None:
         self.violation: str | None = None
         self.committed: list[Entry] = []
         self.counts: Counter[str] = Counter()
         self.lives: dict[NodeId, Life] = {}
         self.leaders: dict[int, NodeId] = {}
-        self.shadows = {node: Shadow(self.complain) for node in nodes}
+        first = encode(founders)
+        self.shadows = {
+            member.node_id: Shadow(self.complain, member.incarnation, first)
+            for member in founders.members
+        }
+        self.members = Members(self.complain, self.shadows)
         self.wire = Wire(self.complain, self.shadows, self.leaders)
         self._slack_bytes = slack_bytes
-        self._quorum = len(nodes) // 2 + 1
         self._commit_terms: list[int] = []  # of the leader that committed it, by index - 1
         self._states = [b""]  # digest of the state, by index
         self._known: dict[tuple[int, int], tuple[bytes, int | None]] = {}
@@ -100,12 +114,16 @@ class RaftChecker:
 
     # Lives.
 
+    def joins(self, node: NodeId, incarnation: int) -> None:
+        """Take in that a node has an empty disk, and joins under a new incarnation."""
+        self.shadows[node] = Shadow(self.complain, incarnation, None)
+
     def begin(self, node: NodeId, log: ReplicatedLog) -> Life:
         """Watch a process that has just opened its log."""
         shadow = self.shadows[node]
         life = self.lives[node] = Life(node, log, shadow)
-        shadow.open(log._journal, lambda change: self._changed(life, change))
-        newest = log._data.snapshots.newest
+        shadow.open(log._driver.journal, lambda change: self._changed(life, change))
+        newest = log._driver.data.snapshots.newest
         index = newest.index if newest else 0
         self.check(index >= shadow.snapshot, f"{node} has lost snapshot {shadow.snapshot}")
         shadow.snapshot = max(shadow.snapshot, index)
@@ -128,9 +146,18 @@ class RaftChecker:
 
     def _look(self, life: Life) -> None:
         log = life.log
-        standing, journal = log._core.standing, log._journal
+        standing, journal = log._core.standing, log._driver.journal
         if journal.durable != life.shadow.lsn:
             life.shadow.catch_up(journal)
+        if standing.membership is not life.membership:
+            self._belongs(life, standing.membership)
+        newest = log._driver.data.snapshots.newest
+        if newest is not None and newest.index != life.snapshot:
+            life.snapshot = newest.index
+            self.check(
+                decode(newest.config) == self.members.committed_at(newest.index),
+                f"{life.node} has a snapshot at {newest.index} of another membership",
+            )
         is_leader = standing.role is Role.LEADER
         if is_leader and life.led_term != standing.term:
             self._elected(life, standing.term)
@@ -138,7 +165,7 @@ class RaftChecker:
             self._believes(life)
         if standing.commit != life.commit:
             self._commits(life, standing.commit, is_leader)
-        applied = log._applying.index
+        applied = log.applied
         if applied != life.applied:
             self.check(
                 applied > life.applied, f"{life.node} has applied {applied}, and more before"
@@ -153,6 +180,12 @@ class RaftChecker:
         match change.kind:
             case Kind.ENTRY:
                 self._appended(life, change)
+            case Kind.CONFIG:
+                self._appended(life, change)
+                standing = life.log._core.standing
+                if standing.role is Role.LEADER:
+                    self.members.changes(node, life.shadow.memory, commit, standing.term)
+                    self.counts["changes"] += 1
             case Kind.KEEP:
                 self.check(
                     change.index >= commit, f"{node} takes back {change.index + 1}, committed"
@@ -160,7 +193,7 @@ class RaftChecker:
             case Kind.RESET:
                 self.check(change.index > commit, f"{node} resets its log to {change.index}")
                 self._is_committed(node, change.index, change.term, "a snapshot")
-                newest = life.log._data.snapshots.newest
+                newest = life.log._driver.data.snapshots.newest
                 is_there = newest is not None and newest.index >= change.index
                 self.check(is_there, f"{node} resets its log before the snapshot is durable")
                 life.shadow.snapshot = max(life.shadow.snapshot, change.index)
@@ -178,6 +211,12 @@ class RaftChecker:
             f"{here[1]}, another has another, behind one of term {known[1]}",
         )
 
+    def _belongs(self, life: Life, found: Membership) -> None:
+        """What a node takes for the membership in force is its log's newest."""
+        life.membership = found
+        wanted = self.members.of(life.shadow.memory)
+        self.check(found == wanted, f"{life.node} is in {found}, but its log says {wanted}")
+
     def _is_committed(self, node: NodeId, index: int, term: int, what: str) -> None:
         self.check(
             0 < index <= len(self.committed) and self.committed[index - 1].term == term,
@@ -193,6 +232,7 @@ class RaftChecker:
         first = self.leaders.setdefault(term, node)
         self.check(first == node, f"{first} and {node} lead term {term}")
         self.counts["elections"] += 1
+        self._is_chosen(life, term)
         index = len(self.committed)
         while index and self._commit_terms[index - 1] >= term:
             index -= 1  # a leader of an old term may win late; it will commit nothing
@@ -203,13 +243,25 @@ class RaftChecker:
                 f"{node} leads term {term}, but lacks entry {index}, committed in an earlier term",
             )
 
+    def _is_chosen(self, life: Life, term: int) -> None:
+        """A majority of the voters has voted for it, each in the life that is a member."""
+        membership, node = self.members.of(life.shadow.memory), life.node
+        voters = [(each.node_id, each.incarnation) for each in membership.members if each.votes]
+        own = (node, life.shadow.incarnation)
+        said = [each for each in voters if self.wire.votes.get((*each, term)) == node]
+        self.check(own in voters, f"{node} leads term {term}, and is no voter of {membership}")
+        self.check(
+            len({*said, own}) > len(voters) // 2,
+            f"{node} leads term {term} with the votes of {said}, of {membership}",
+        )
+
     def _believes(self, life: Life) -> None:
         """What a leader believes of a follower is true, and durable, unless that has moved on."""
         replication = life.log._core.replication
         if replication is None:
             return
         progress = replication.progress
-        window = life.log._config.window
+        window = life.log._driver.config.window
         for peer, each in progress.items():
             if each.in_flight_bytes > window.in_flight_bytes_max + self._slack_bytes:
                 self.complain(f"{each.in_flight_bytes} bytes are in flight to {peer}")
@@ -220,6 +272,8 @@ class RaftChecker:
         memory = life.shadow.memory
         for peer, each in progress.items():
             shadow = self.shadows[peer]
+            if shadow.incarnation != each.incarnation:
+                continue
             if each.match and shadow.memory.hard_state.term <= memory.hard_state.term:
                 term = memory.term(each.match)
                 self.check(
@@ -241,10 +295,13 @@ class RaftChecker:
                 term == life.led_term,
                 f"{node} commits {commit} of term {term} by counting, in term {life.led_term}",
             )
-            holders = sum(shadow.holds(commit, term) for shadow in self.shadows.values())
+            membership = self.members.of(memory)
+            voters = self.members.voters(membership)
+            holders = sum(shadow.holds(commit, term) for shadow in voters)
             self.check(
-                holders >= self._quorum,
-                f"{node} commits {commit} of term {term}, which is durable on {holders}",
+                holders > len(membership.voters) // 2,
+                f"{node} commits {commit} of term {term}, which is durable on {holders} voters "
+                f"of {membership}",
             )
             for index in range(len(self.committed) + 1, commit + 1):
                 entry = memory.entry(index)
@@ -252,6 +309,7 @@ class RaftChecker:
                     self.complain(f"{node} commits {commit}, but does not have {index}")
                     return
                 self.committed.append(entry)
+                self.members.has_committed(entry)
                 self._commit_terms.append(life.led_term)
         self.check(
             commit <= len(self.committed), f"{node} follows, and commits {commit} before a leader"
@@ -272,13 +330,15 @@ class RaftChecker:
         self.check(is_committed, f"{node} applies {index}, which is not committed")
         if not is_committed:
             return b""
-        self.check(entry == self.committed[index - 1], f"{node} applies another entry {index}")
+        wanted = blank(self.committed[index - 1])
+        self.check(entry == wanted, f"{node} applies another entry {index}")
         return self.state(index)
 
     def state(self, index: int) -> bytes:
         """Return the digest of the state after a committed index."""
         while len(self._states) <= index:
-            self._states.append(step(self._states[-1], self.committed[len(self._states) - 1]))
+            entry = blank(self.committed[len(self._states) - 1])
+            self._states.append(step(self._states[-1], entry))
         return self._states[index]
 
     def installs(self, node: NodeId, index: int, digest: bytes) -> None:
@@ -286,6 +346,11 @@ class RaftChecker:
         self.check(index <= len(self.committed), f"{node} installs a snapshot of the future")
         if index <= len(self.committed):
             self.check(digest == self.state(index), f"{node}'s state at {index} is another")
+
+
+def blank(entry: Entry) -> Entry:
+    """Return an entry as a replica is given it: what is the log's own is empty."""
+    return Entry(entry.index, entry.term, b"") if entry.is_config else entry
 
 
 def step(state: bytes, entry: Entry) -> bytes:
@@ -296,7 +361,8 @@ def step(state: bytes, entry: Entry) -> bytes:
 
 def reads_too_much(life: Life) -> bool:
     """Return whether more is read from disk than once for each follower, and to apply."""
-    return len(life.log._journal._reads._reads) > len(life.log._core.standing.voters)
+    reads = len(life.log._driver.journal._reads._reads)
+    return reads > max(len(life.log.membership.members), 1)
 
 
 def quiet(lives: Mapping[NodeId, Life]) -> str | None:
@@ -304,12 +370,12 @@ def quiet(lives: Mapping[NodeId, Life]) -> str | None:
     for life in lives.values():
         log = life.log
         waiting = {
-            "messages": len(log._held),
-            "proposals": len(log._proposals._waiting),
-            "barriers": len(log._barriers),
+            "messages": len(log._driver.held),
+            "proposals": len(log._driver.proposals._waiting),
+            "barriers": len(log._driver.barriers),
             "reads": len(log._core.reads._waiting),
-            "bytes for the disk": log._journal.pending_bytes,
-            "reads from disk": len(log._journal._reads._reads),
+            "bytes for the disk": log._driver.journal.pending_bytes,
+            "reads from disk": len(log._driver.journal._reads._reads),
         }
         if log._core.replication is not None:
             for peer, each in log._core.replication.progress.items():

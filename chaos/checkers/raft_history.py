@@ -81,7 +81,7 @@ class History:
         """Yield what is wrong, once nothing is under way any more."""
         where: dict[bytes, int] = {}
         for entry in committed:
-            if entry.data:
+            if entry.data and not entry.is_config:
                 if entry.data in where:
                     yield f"entries {where[entry.data]} and {entry.index} are the same command"
                 where[entry.data] = entry.index

@@ -32,6 +32,7 @@ class LogModel:
         base: index behind which it begins: a snapshot's, or 0.
         base_term: the term there.
         entries: all behind it.
+        configs: those of them that hold a membership.
         hard_state: term and vote.
     """
 
@@ -39,6 +40,7 @@ class LogModel:
         self.base = 0
         self.base_term = 0
         self.entries: list[Entry] = []
+        self.configs: list[Entry] = []
         self.hard_state = HardState(0, None)
 
     @property
@@ -62,43 +64,58 @@ class LogModel:
         match change.kind:
             case Kind.ENTRY:
                 self.entries.append(Entry(change.index, change.term, change.data))
+            case Kind.CONFIG:
+                entry = Entry(change.index, change.term, change.data, is_config=True)
+                self.entries.append(entry)
+                self.configs.append(entry)
             case Kind.STATE:
                 self.hard_state = HardState(
                     change.term, NodeId(change.data.decode("ascii")) if change.data else None
                 )
             case Kind.KEEP:
                 del self.entries[max(change.index - self.base, 0) :]
+                self.configs = [each for each in self.configs if each.index <= change.index]
                 if change.index < self.base:
                     self.base, self.base_term = change.index, change.term
             case Kind.RESET:
                 self.base, self.base_term = change.index, change.term
                 self.entries.clear()
+                self.configs.clear()
 
     def copy(self) -> LogModel:
         """Return another that is equal."""
         twin = LogModel()
         twin.base, twin.base_term, twin.hard_state = self.base, self.base_term, self.hard_state
-        twin.entries = list(self.entries)
+        twin.entries, twin.configs = list(self.entries), list(self.configs)
         return twin
 
 
 class Shadow:
-    """The models of one node's journal. See the module's docstring.
+    """The models of the journal of one life of a node. See the module's docstring.
 
     Args:
         complain: see `Complain`.
+        incarnation: which life.
+        founders: the first membership, with which the journal of a founder begins.
 
     Attributes:
+        incarnation: which life.
         memory: what the living process takes its log to be.
         durable: what no power cut may take.
         lsn: up to which changes are durable.
         snapshot: index of the newest snapshot known to be durable: it stands for all before.
     """
 
-    def __init__(self, complain: Complain) -> None:
+    def __init__(self, complain: Complain, incarnation: int, founders: bytes | None) -> None:
+        self.incarnation = incarnation
         self.memory = LogModel()
         self.durable = LogModel()
         self.lsn = 0
+        if founders is not None:
+            self.lsn = 1
+            self.durable.hard_state = HardState(1, None)
+            self.durable.apply(Operation(Kind.CONFIG, 1, 1, 1, founders))
+            self.memory = self.durable.copy()
         self.snapshot = 0
         self._complain = complain
         self._pending: deque[Operation] = deque()
@@ -147,9 +164,10 @@ class Shadow:
         method: Callable[..., int],
         changed: Callable[[Operation], None],
         *args: Any,
+        **options: Any,
     ) -> int:
         """Make a change, and note what was queued for it."""
-        lsn = method(*args)
+        lsn = method(*args, **options)
         newest = self._pending[-1] if self._pending else None
         queued = journal._waiting[-1] if journal._waiting else None
         if queued is not None and queued is not newest:  # else nothing was changed

@@ -32,6 +32,9 @@ class Wire:
         complain: told of broken promises.
         shadows: what each node durably holds.
         leaders: who led each term, as seen in the nodes.
+
+    Attributes:
+        votes: who was voted for, by voter, its incarnation, and term.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class Wire:
         self._shadows = shadows
         self._leaders = leaders
         self._senders: dict[int, NodeId] = {}  # of appends and snapshots, by term
-        self._votes: dict[tuple[NodeId, int], NodeId] = {}  # by voter and term
+        self.votes: dict[tuple[NodeId, int, int], NodeId] = {}
 
     def sends(self, sender: NodeId, receiver: NodeId, message: object) -> None:
         """Judge a message as it leaves."""
@@ -82,7 +85,8 @@ class Wire:
         durable = self._shadows[voter].durable.hard_state
         if durable.term == term and durable.vote != candidate:
             self._complain(f"{voter} votes for {candidate} in {term}, but durable is {durable}")
-        first = self._votes.setdefault((voter, term), candidate)
+        life = self._shadows[voter].incarnation
+        first = self.votes.setdefault((voter, life, term), candidate)
         if first != candidate:
             self._complain(f"{voter} votes for {first} and for {candidate} in term {term}")
 

@@ -29,6 +29,7 @@ from chaos.worlds.sim import SimNode
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
+from coordinator.raft.membership import Membership, founders
 from coordinator.raft.messages import BULK, Message
 from coordinator.raft.standing import Role
 from raftbatch.errors import CannotStart, DiskFailed, Fatal
@@ -63,6 +64,9 @@ class _End:
     """Where a node's messages come in."""
 
     def __init__(self, log: ReplicatedLog) -> None:
+        self.incarnation = log.identity.incarnation
+        self.admits = log.admits
+        self.refused = log.refused
         self.connected = log.connected
         self.disconnected = log.disconnected
         self._receive = log.receive
@@ -70,6 +74,16 @@ class _End:
     def receive(self, peer: NodeId, message: object) -> None:
         """Hand in a message."""
         self._receive(peer, cast("Message", message))
+
+
+class _Peers:
+    """What the product sends through: everybody is connected to everybody."""
+
+    def __init__(self, port: Port) -> None:
+        self.send = port.send
+
+    def update(self, membership: Membership) -> None:
+        """Leave all connections as they are."""
 
 
 class RaftRun:
@@ -85,7 +99,8 @@ class RaftRun:
         self._trace = trace
         self._options = options = draw(seed)
         self._nodes = [NodeId(f"n{number}") for number in range(1, options.voters + 1)]
-        self._checker = RaftChecker(self._nodes, options.slack_bytes)
+        self._founders = founders({node: f"{node}:1" for node in self._nodes})
+        self._checker = RaftChecker(self._founders, options.slack_bytes)
         self._history = History(self._checker.complain)
 
     def run(self) -> dict[str, int]:
@@ -211,14 +226,17 @@ class RaftRun:
         try:
             if not DataDirectory.is_initialised(world, _DIRECTORY):
                 DataDirectory.create(
-                    world, _DIRECTORY, Identity(_CLUSTER, node, 1), options.storage
+                    world,
+                    _DIRECTORY,
+                    Identity(_CLUSTER, node, 1),
+                    options.storage,
+                    self._founders,
                 )
             log = ReplicatedLog(
                 world,
                 _DIRECTORY,
                 options.storage,
-                self._nodes,
-                port,
+                _Peers(port),
                 replica,
                 options.log,
                 failed,

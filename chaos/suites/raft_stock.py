@@ -155,6 +155,9 @@ class _Guarded:
     """A node whose handlers' exceptions end nothing, as in pysyncobj's own loop."""
 
     def __init__(self, life: StockNode) -> None:
+        self.incarnation = life.incarnation
+        self.admits = life.admits
+        self.refused = life.refused
         self.receive = partial(_guarded, life.receive)
         self.connected = partial(_guarded, life.connected)
         self.disconnected = partial(_guarded, life.disconnected)

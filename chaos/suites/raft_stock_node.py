@@ -187,7 +187,19 @@ class StockNode(SyncObj):
         """Take a message."""
         self.raft_transport._onMessageReceived(Peer(peer), message)
 
-    def connected(self, peer: NodeId) -> None:
+    @property
+    def incarnation(self) -> int:
+        """The only one."""
+        return 1
+
+    def admits(self, peer: NodeId, incarnation: int) -> str | None:
+        """Admit all."""
+        return None
+
+    def refused(self, peer: NodeId, why: str) -> None:
+        """Nobody is."""
+
+    def connected(self, peer: NodeId, incarnation: int) -> None:
         """Take in a connection."""
         self.raft_transport._onNodeConnected(Peer(peer))
 

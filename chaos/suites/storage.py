@@ -20,6 +20,7 @@ from random import Random
 from chaos.suites.storage_model import Change, StorageModel, check, content, vote_of
 from chaos.worlds.stepped import SeededEntropy, StepClock, StepWorkers
 from coordinator.raft.datadir import DataDirectory, StorageLimits
+from coordinator.raft.membership import encode, founders
 from coordinator.raft.retention import RetentionLimits
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.segments.limits import JournalLimits
@@ -48,6 +49,7 @@ LIMITS = StorageLimits(
         snapshots_kept_max=2,
     ),
 )
+_MEMBERS = encode(founders({NodeId("n1"): "n1:1"}))
 _ENTRY_SIZES = (0, 1, 5, 8, 40, 100, 100, 200, 300, 300, 1000, 1000, 3000, 8000)
 _LARGE_ENTRY = 20_000  # more than a segment: it gets a larger one
 _READ_BYTES = 20_000
@@ -113,7 +115,7 @@ class StorageNode:
     def create(self) -> None:
         """Begin the data directory, unless one was begun."""
         if not DataDirectory.is_initialised(self.world, self._directory):
-            DataDirectory.create(self.world, self._directory, self._identity, LIMITS)
+            DataDirectory.create(self.world, self._directory, self._identity, LIMITS, None)
 
     def open(self) -> None:
         """Open what is there."""
@@ -273,7 +275,7 @@ class StorageNode:
         self._floor = index
 
         def write() -> SnapshotMeta:
-            writer = self.data.snapshots.begin(index, term, b"members")
+            writer = self.data.snapshots.begin(index, term, _MEMBERS)
             writer.write(content(nonce, size))
             return writer.finish()
 

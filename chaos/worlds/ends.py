@@ -30,12 +30,25 @@ Observer = Callable[[str, NodeId, NodeId, object], None]
 class Endpoint(Protocol):
     """What a node does with what the links bring."""
 
+    @property
+    def incarnation(self) -> int:
+        """Which life of the node it is, from 1: not of the process, but of its disk."""
+        ...
+
     def receive(self, peer: NodeId, message: object) -> None:
         """Take a message."""
         ...
 
-    def connected(self, peer: NodeId) -> None:
-        """Messages to the peer may be sent from now on."""
+    def admits(self, peer: NodeId, incarnation: int) -> str | None:
+        """Return why that life of a peer must not be connected; None where it may be."""
+        ...
+
+    def refused(self, peer: NodeId, why: str) -> None:
+        """The peer does not admit this node, and says why."""
+        ...
+
+    def connected(self, peer: NodeId, incarnation: int) -> None:
+        """Messages to that life of the peer may be sent from now on."""
         ...
 
     def disconnected(self, peer: NodeId) -> None:
@@ -91,13 +104,24 @@ class Carrier(Protocol):
 
 
 class Port:
-    """A process's own end of all its links: what the product sends through."""
+    """A process's own end of all its links: what the product sends through.
+
+    Attributes:
+        node, process: whose it is.
+        endpoint: who takes what comes; None until `register`.
+    """
 
     def __init__(self, links: Carrier, node: NodeId, process: Process) -> None:
         self.node = node
         self.process = process
         self.endpoint: Endpoint | None = None
         self._links = links
+
+    @property
+    def incarnation(self) -> int:
+        """Which life of the node it is; once registered."""
+        assert self.endpoint is not None
+        return self.endpoint.incarnation
 
     def register(self, endpoint: Endpoint) -> None:
         """Say who takes what comes; connections are made from now on."""

@@ -100,6 +100,8 @@ class Links:
         self._ways: dict[Pair, _Way] = {}
         self._views: dict[Pair, int] = {}  # epoch of the first's connection to the second; 0: none
         self._epochs: dict[Pair, int] = {}  # of the last connection, by sorted pair
+        self._incarnations: dict[NodeId, int] = {}
+        self._floors: dict[Pair, int] = {}  # epochs of earlier incarnations: never heard later
         self._dialing: dict[Pair, None] = {}
         self._settled_ns: dict[Pair, int] = {}  # when both ends know of the last connection
         self._healings = 0
@@ -115,6 +117,9 @@ class Links:
     def begin(self, port: Port) -> None:
         """Connect a registered end to the others."""
         self._ports[port.node] = port
+        if self._incarnations.setdefault(port.node, port.incarnation) != port.incarnation:
+            self._incarnations[port.node] = port.incarnation
+            self._floors |= {pair: last for pair, last in self._epochs.items() if port.node in pair}
         for peer in self._ports:
             if peer != port.node:
                 self._dial(port.node, peer)
@@ -271,7 +276,8 @@ class Links:
         """Drop a message of a connection that is gone; outside the contract it may come yet."""
         sender, receiver = way.sender, way.receiver
         view, port = self._views.get((receiver, sender), 0), self._ports.get(receiver)
-        if isinstance(message, _Close) or tries == _STALE_TRIES:
+        is_earlier = epoch <= self._floors.get(_sorted(sender, receiver), 0)
+        if isinstance(message, _Close) or tries == _STALE_TRIES or is_earlier:
             return
         if tries == 0 and not (self.options.stale and self._rng.random() < self.options.stale):
             self._tell("drop", sender, receiver, message)
@@ -310,18 +316,23 @@ class Links:
     def _try_connect(self, pair: Pair) -> None:
         one, other = pair
         del self._dialing[pair]
-        ports = [self._ports.get(one), self._ports.get(other)]
-        if None in ports:
+        first, second = self._ports.get(one), self._ports.get(other)
+        if first is None or second is None:
             return  # the next process dials
         views = self._views.get((one, other), 0), self._views.get((other, one), 0)
         if views[0] and views[0] == views[1]:
             return
         ways = self._way(one, other), self._way(other, one)
-        is_held = any(way.cuts for way in ways) or any(
-            port and port.process.paused for port in ports
-        )
-        if is_held or self._loop.now_ns < self._settled_ns.get(pair, 0):
+        is_paused = first.process.paused or second.process.paused
+        if (
+            is_paused
+            or any(way.cuts for way in ways)
+            or self._loop.now_ns < self._settled_ns.get(pair, 0)
+        ):
             self._loop.after(_REDIAL_S * self._rng.random(), self._dial, one, other)
+            return
+        if self._is_refused(first, second) or self._is_refused(second, first):
+            self._loop.after(_REDIAL_S * (1 + self._rng.random()), self._dial, one, other)
             return
         epoch = self._epochs[pair] = self._epochs.get(pair, 0) + 1
         for end, peer in (pair, (other, one)):
@@ -334,16 +345,25 @@ class Links:
             self._settled_ns[pair] = max(up_ns, self._settled_ns.get(pair, 0))
             self._loop.at(up_ns, self._connect, end, peer, epoch)
 
+    def _is_refused(self, asker: Port, asked: Port) -> bool:
+        """Return whether one end does not admit the other, and tell that one."""
+        assert asked.endpoint is not None
+        why = asked.endpoint.admits(asker.node, asker.incarnation)
+        if why is not None and asker.endpoint is not None:
+            told = asker.endpoint.refused
+            self._loop.deliver_at(self._loop.now_ns, asker.process, told, asked.node, why)
+        return why is not None
+
     def _connect(self, end: NodeId, peer: NodeId, epoch: int) -> None:
-        port = self._ports.get(end)
-        if port is None or port.endpoint is None or peer not in self._ports:
+        port, other = self._ports.get(end), self._ports.get(peer)
+        if port is None or port.endpoint is None or other is None:
             return
         if self._epochs[_sorted(end, peer)] != epoch:
             return
         self._views[end, peer] = epoch
         self._tell("connected", end, peer, None)
         up = port.endpoint.connected
-        self._loop.deliver_at(self._loop.now_ns, port.process, up, peer)
+        self._loop.deliver_at(self._loop.now_ns, port.process, up, peer, other.incarnation)
 
     # Inside.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordinator.raft.membership import decode
 from coordinator.raft.messages import AppendEntries, AppendReply
 from coordinator.raft.parting import last_of_term
 from coordinator.raft.segments.layout import Entry
@@ -94,7 +95,9 @@ class Appending:
                 self._check_committed(entry.index, entry.term)
                 log.truncate(entry.index - 1)
             try:
-                log.append(entry.term, entry.data)
+                if entry.is_config:
+                    self._check_config(entry)
+                log.append(entry.term, entry.data, is_config=entry.is_config)
             except NoSpace:
                 self._full_until_ns = standing.now_ns + _FULL_MS * MS
                 break
@@ -108,6 +111,13 @@ class Appending:
                 ) from None
             prev = entry.index
         return prev
+
+    def _check_config(self, entry: Entry) -> None:
+        """Stop rather than store what could not be read again: frames were checked as they came."""
+        try:
+            decode(entry.data)
+        except ValueError as error:
+            raise Invariant(f"the leader sent entry {entry.index}: {error}") from None
 
     def _check_committed(self, index: int, term: int) -> None:
         """Stop rather than run on beside a leader that lacks what is committed here."""

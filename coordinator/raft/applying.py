@@ -33,7 +33,7 @@ class Replica(Protocol):
     """
 
     def apply(self, entry: Entry) -> None:
-        """Apply the entry after the last; one without data only marks a term's beginning."""
+        """Apply the entry after the last; one without data is the log's own: pass it over."""
         ...
 
     async def install(self, snapshot: SnapshotMeta, chunks: AsyncIterator[bytes]) -> None:
@@ -56,7 +56,6 @@ class Applying:
         journal: where the entries are.
         snapshotting: its snapshots, from the loop's side.
         replica: the state machine, empty.
-        config: the membership, as it goes into snapshots.
         capture_bytes_min: entries applied before a snapshot is taken; or twice
             the last one's size, if that is more.
         on_captured: called when a snapshot is durable.
@@ -67,6 +66,7 @@ class Applying:
 
     Attributes:
         index: of the last entry whose effects the replica has.
+        config: the membership at that index, as it goes into snapshots.
     """
 
     def __init__(
@@ -74,7 +74,6 @@ class Applying:
         journal: Journal,
         snapshotting: Snapshotting,
         replica: Replica,
-        config: bytes,
         capture_bytes_min: Callable[[], int],
         on_captured: Callable[[], None],
         on_applied: Callable[[Entry], None],
@@ -85,7 +84,6 @@ class Applying:
         self._journal = journal
         self._snapshotting = snapshotting
         self._replica = replica
-        self._config = config
         self._capture_bytes_min = capture_bytes_min
         self._on_captured = on_captured
         self._on_applied = on_applied
@@ -96,6 +94,7 @@ class Applying:
         self._installing: asyncio.Task[None] | None = None
         self._bytes = 0  # of entries applied since the last snapshot
         self.index = 0
+        self.config = b""
 
     def advance(self, commit: int) -> bool:
         """Apply what is committed; return whether more could be applied at once.
@@ -129,7 +128,7 @@ class Applying:
             meta = newest
             while self.index < meta.index:
                 await self._replica.install(meta, self._chunks(meta))
-                self.index = meta.index
+                self.index, self.config = meta.index, meta.config
                 self._bytes = 0
                 self._on_installed(meta.index, meta.term)
                 again = self._snapshotting.newest
@@ -163,7 +162,11 @@ class Applying:
         for entry in entries:
             if entry.index > commit:
                 break
-            self._replica.apply(entry)
+            if entry.is_config:
+                self._replica.apply(Entry(entry.index, entry.term, b""))
+                self.config = entry.data
+            else:
+                self._replica.apply(entry)
             self.index = entry.index
             size += record_bytes(len(entry.data))
             self._on_applied(entry)
@@ -192,7 +195,7 @@ class Applying:
         assert term is not None
         self._bytes = 0
         self._snapshotting.capture(
-            self.index, term, self._config, self._replica.capture(), self._on_captured
+            self.index, term, self.config, self._replica.capture(), self._on_captured
         )
 
     async def _chunks(self, meta: SnapshotMeta) -> AsyncIterator[bytes]:

@@ -12,16 +12,19 @@ is due at `deadline_ns`, and may come earlier.
 
 What lives here: the order of things: terms first, then roles, then the message
 itself. What must never live here: asyncio, a socket, a file, a clock. Called
-by: `syncobj`, `log`. Deterministic.
+by: `syncobj`, `driver`. Deterministic.
 Source: Raft paper, figure 2 ("Rules for Servers"); docs/RAFT.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from coordinator.raft.appending import Appending
+from coordinator.raft.changes import Change, Changes
 from coordinator.raft.election import Election
+from coordinator.raft.lives import Lives
+from coordinator.raft.membership import Membership, decode
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
@@ -47,7 +50,6 @@ from raftbatch.errors import (
     InvalidRequest,
     Invariant,
     NoLeader,
-    NotLeader,
     RaftbatchError,
 )
 from raftbatch.ids import NodeId
@@ -57,8 +59,8 @@ class Core:
     """See the module's docstring.
 
     Args:
-        self_id: this node; one of `voters`.
-        voters: all voters.
+        self_id: this node.
+        incarnation: which life of it.
         log: entries and hard state.
         store: snapshots.
         fetch: reads that take time.
@@ -74,7 +76,7 @@ class Core:
     def __init__(
         self,
         self_id: NodeId,
-        voters: Sequence[NodeId],
+        incarnation: int,
         log: Log,
         store: Store,
         fetch: Fetch,
@@ -85,22 +87,24 @@ class Core:
         installed: Callable[[], None],
         now_ns: int,
     ) -> None:
-        self.standing = standing = Standing(self_id, voters, log, timing, below)
-        standing.now_ns = now_ns
         newest = store.newest
+        base = decode(newest.config) if newest else Membership()
+        self.standing = standing = Standing(self_id, incarnation, base, log, timing, below)
+        standing.now_ns = now_ns
         standing.commit = newest.index if newest else 0
         self.election = Election(standing, may_lead, self._lead)
         self.appending = Appending(standing)
         self.receiving = Receiving(standing, store, self._install)
         self.reads = Reads(standing)
         self.transfer = Transfer(standing)
+        self.changes = Changes(standing, self.reads, self.transfer)
+        self.lives = Lives(standing)
         self.replication: Replication | None = None
         self._may_lead = may_lead
         self._store = store
         self._fetch = fetch
         self._window = window
         self._installed = installed
-        self._connected = dict.fromkeys(standing.peers, False)
         self._ticked_ns = now_ns
         self._grace_ns = now_ns - timing.election_ms_max * MS
 
@@ -115,10 +119,19 @@ class Core:
     # Events.
 
     def receive(self, now_ns: int, sender: NodeId, message: Message) -> None:
-        """Take in a message. One that is old, doubled or from no voter changes nothing."""
+        """Take in a message. One that is old, or doubled, changes nothing.
+
+        The sender need be no member: this node may be behind, and lack the entry that
+        made it one. Asked for a vote, this node judges by its log and term alone. But a
+        life that was replaced or removed, which is committed, is heard no more, unless it
+        is the leader that removed itself, in its last term.
+        Source: thesis, 4.1 (servers use RPCs of servers that are not in their configuration).
+        """
         standing = self.standing
         standing.now_ns = now_ns
-        if sender not in standing.peers:
+        if self.lives.of(sender) is None:
+            return
+        if self.lives.is_over(sender) and not self._is_leaders(sender, message):
             return
         if isinstance(message, PreVote):
             self.election.on_pre_vote(sender, message)
@@ -130,7 +143,8 @@ class Core:
                 return  # stickiness: not even the term is taken over. Source: thesis, 4.2.3
             self._follow(term, None)
         if isinstance(message, PreVoteReply):
-            self.election.on_pre_vote_reply(sender, message)
+            if self.lives.is_member(sender):
+                self.election.on_pre_vote_reply(sender, message)
         elif term < standing.term:
             self._answer_old(sender, message)
         else:
@@ -149,6 +163,8 @@ class Core:
             self.election.deadline_ns = max(self.election.deadline_ns, self._grace_ns)
         self._ticked_ns = now_ns
         self.transfer.tick()
+        if self.replication is not None:
+            self.changes.tick(self.replication.followers)
         if self.replication is None:
             self.election.tick()
         elif not self._may_lead() or (now_ns > self._grace_ns and not self.replication.has_quorum):
@@ -165,21 +181,20 @@ class Core:
         self.appending.durable()
         self._advance()
 
-    def connected(self, now_ns: int, peer: NodeId) -> None:
+    def connected(self, now_ns: int, peer: NodeId, incarnation: int) -> None:
         """Take in that there is a new connection to a peer; the old one's messages are gone."""
         self.standing.now_ns = now_ns
-        if peer in self._connected:
-            self._connected[peer] = True
-            if self.replication is not None:
-                self.replication.connected(peer)
+        self.lives.came(peer, incarnation)
+        if self.replication is not None:
+            self.replication.connected(peer)
 
     def disconnected(self, now_ns: int, peer: NodeId) -> None:
         """Take in that the connection to a peer broke."""
         self.standing.now_ns = now_ns
-        if peer in self._connected:
-            self._connected[peer] = False
+        if self.lives.of(peer) is not None:
             if self.replication is not None:
                 self.replication.disconnected(peer)
+            self.lives.went(peer)
             self.election.link_broke(peer)
 
     # What the node is asked to do.
@@ -194,14 +209,27 @@ class Core:
         """
         standing = self.standing
         standing.now_ns = now_ns
-        self._check_leads(term)
-        if self.transfer.heir is not None:
+        standing.check_leads(term)
+        if self.transfer.heir is not None or not standing.is_voter:
+            heir = self.transfer.heir or "another voter: this node was removed"
             raise Draining(
-                f"leadership is being handed to {self.transfer.heir}",
-                retry_after_ms=standing.timing.retry_ms,
+                f"leadership is being handed to {heir}", retry_after_ms=standing.timing.retry_ms
             )
         standing.log.append(term, data)
         return standing.log.last_index
+
+    def change(self, now_ns: int, change: Change) -> int:
+        """Append the membership that a change makes; return its index. In force at once.
+
+        Raises:
+            NotLeader, NoLeader: definite; this node does not lead.
+            Draining, Overloaded, InvalidRequest, NoSpace: see `Changes.make`.
+        """
+        standing = self.standing
+        standing.now_ns = now_ns
+        standing.check_leads(standing.term)
+        assert self.replication is not None
+        return self.changes.make(change, self.replication.followers)
 
     def replicate(self, now_ns: int) -> None:
         """Send what was proposed, and begin a round for what is to be read; once for many."""
@@ -221,7 +249,7 @@ class Core:
         """
         standing = self.standing
         standing.now_ns = now_ns
-        self._check_leads(standing.term)
+        standing.check_leads(standing.term)
         if not self.reads.may_be_asked:
             raise NoLeader(
                 "this leader has committed nothing yet", retry_after_ms=standing.timing.retry_ms
@@ -238,7 +266,7 @@ class Core:
         """
         standing = self.standing
         standing.now_ns = now_ns
-        self._check_leads(standing.term)
+        standing.check_leads(standing.term)
         if heir not in standing.peers:
             raise InvalidRequest(
                 f"leadership cannot be handed to {heir}: the other voters are "
@@ -256,7 +284,7 @@ class Core:
         match message:
             case RequestVote():
                 self.election.on_request_vote(sender, message)
-            case VoteReply():
+            case VoteReply() if self.lives.is_member(sender):
                 self.election.on_vote_reply(sender, message)
             case AppendEntries():
                 self._heed(sender)
@@ -273,14 +301,21 @@ class Core:
                     self.receiving.on_install_snapshot(message)
             case AppendReply() if replication is not None:
                 if replication.on_append_reply(sender, message):
-                    self.transfer.holds(sender, replication.progress[sender].match)
+                    self.transfer.holds(sender, message.match)
                 self._advance()
                 self.reads.answered(replication.answered_round())
             case SnapshotReply() if replication is not None:
                 replication.on_snapshot_reply(sender, message)
                 self.reads.answered(replication.answered_round())
             case TimeoutNow() if sender == standing.leader and self._may_lead():
-                self.election.begin(transfer=True)
+                if standing.is_voter:
+                    self.election.begin(transfer=True)
+
+    def _is_leaders(self, sender: NodeId, message: Message) -> bool:
+        """Whether a message comes from the present leader, in its term."""
+        standing = self.standing
+        term = message.own_term if isinstance(message, PreVoteReply) else message.term
+        return sender == standing.leader and term == standing.term
 
     def _answer_old(self, sender: NodeId, message: Message) -> None:
         """Tell a leader or candidate of an earlier term that there is a later one."""
@@ -331,36 +366,34 @@ class Core:
             self.election.wait()
             return
         standing.role, standing.leader = Role.LEADER, standing.self_id
-        self.replication = Replication(
-            standing, self._window, self._fetch, self._store, self._connected
-        )
-        # The noop is part of the log already: followers are asked for what stands before it.
-        for progress in self.replication.progress.values():
-            progress.next = standing.log.last_index
+        self.replication = Replication(standing, self._window, self._fetch, self._store, self.lives)
         self.replication.tick()
         self._advance()
 
     def _advance(self) -> None:
-        if self.replication is not None:
-            self.replication.advance()
+        """Commit what can be; then leave, if this node is no voter any more by what is committed.
 
-    def _check_leads(self, term: int) -> None:
-        """Raise unless this node leads that term."""
+        Source: thesis, 4.2.2, and 3.10 for the haste.
+        """
         standing = self.standing
-        if standing.role is Role.LEADER and term == standing.term:
+        if self.replication is None:
             return
-        if standing.leader not in (None, standing.self_id):
-            raise NotLeader(f"{standing.leader} leads", leader=str(standing.leader))
-        raise NoLeader(
-            f"this node does not lead term {term}", retry_after_ms=standing.timing.retry_ms
-        )
+        self.replication.advance()
+        if not standing.is_voter and standing.is_membership_committed:
+            heir = self.replication.followers.best_voter()
+            if heir is not None:
+                standing.send(heir, TimeoutNow(standing.term))
+            self._follow(standing.term, None)
 
     def _install(self, index: int, term: int) -> None:
         """Take over a received snapshot, now durable. The log behind it is kept if it follows."""
         standing, log = self.standing, self.standing.log
         if index > standing.commit:
+            newest = self._store.newest
+            assert newest is not None
             if log.term(index) != term:
                 log.reset(index, term)
+            standing.base = decode(newest.config)
             standing.commit = index
             self._installed()
         self.appending.verified = max(self.appending.verified, index)

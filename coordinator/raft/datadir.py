@@ -17,10 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from coordinator.raft.journal import Journal
+from coordinator.raft.membership import Membership
+from coordinator.raft.membership import decode as decode_membership
+from coordinator.raft.membership import encode as encode_membership
 from coordinator.raft.retention import RetentionLimits, SnapshotSpan, retain
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.segments.recovery import create
-from coordinator.raft.segments.replay import Progress, is_initialised
+from coordinator.raft.segments.replay import Progress, is_initialised, read_identity
 from coordinator.raft.segments.writer import disk_errors
 from coordinator.raft.snapshots import SnapshotLimits, SnapshotMeta, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal, Invariant
@@ -107,14 +110,40 @@ class DataDirectory:
         return is_initialised(world.files, journal_directory(directory))
 
     @staticmethod
-    def create(world: World, directory: str, identity: Identity, limits: StorageLimits) -> None:
-        """Begin an empty data directory, durably; `open` is next.
+    def whose(world: World, directory: str) -> Identity:
+        """Return whose it is, without opening it.
+
+        Raises:
+            Corrupt: the journal is damaged.
+            CannotStart: there is none.
+            DiskFailed: it cannot be read.
+        """
+        return read_identity(world.files, journal_directory(directory))
+
+    @staticmethod
+    def create(
+        world: World,
+        directory: str,
+        identity: Identity,
+        limits: StorageLimits,
+        founders: Membership | None,
+    ) -> None:
+        """Begin a data directory, durably; `open` is next.
+
+        Args:
+            world: the ports.
+            directory: where.
+            identity: whose it is.
+            limits: bounds.
+            founders: the cluster's first membership, this node among them: the log begins with
+                it, and there is no moment at which the directory is there without it. None
+                for a node that joins: its log is empty, and it waits for a leader.
 
         Raises:
             CannotStart: it is in use, holds data already, or cannot be made.
             DiskFailed: the disk failed.
         """
-        lock = _claim(world, directory)
+        lock = claim(world, directory)
         try:
             journal = journal_directory(directory)
             begun = is_initialised(world.files, journal)
@@ -123,7 +152,8 @@ class DataDirectory:
                     f"{directory} holds snapshots, but no journal: it is not empty. Move it away, "
                     "or put the journal back"
                 )
-            create(world, journal, identity, limits.journal.segment_bytes)
+            first = None if founders is None else encode_membership(founders)
+            create(world, journal, identity, limits.journal.segment_bytes, first)
         finally:
             lock.release()
 
@@ -155,7 +185,7 @@ class DataDirectory:
             CannotStart: it is in use, or no data directory.
             DiskFailed: the disk failed.
         """
-        lock = _claim(world, directory)
+        lock = claim(world, directory)
         journal: Journal | None = None
         try:
             journal = Journal(
@@ -212,7 +242,7 @@ class DataDirectory:
             self._on_failed(error if isinstance(error, Fatal) else unknown)
 
 
-def _claim(world: World, directory: str) -> Lock:
+def claim(world: World, directory: str) -> Lock:
     """Make this process the directory's only writer."""
     try:
         world.files.make_directory(directory)
@@ -233,9 +263,28 @@ def _reconcile(directory: str, journal: Journal, snapshots: Snapshots) -> None:
     """
     newest = snapshots.newest
     check_no_gap(directory, journal.first_index, newest)
+    check_membership(directory, newest)
     if newest and journal.term(newest.index) != newest.term:
         journal.reset(newest.index, newest.term)
         journal.flush()
+
+
+def check_membership(directory: str, newest: SnapshotMeta | None) -> None:
+    """Refuse a newest snapshot of which nobody could say who belongs to the cluster.
+
+    Total. Deterministic.
+
+    Raises:
+        Corrupt: it is one.
+    """
+    if newest is None:
+        return
+    try:
+        decode_membership(newest.config)
+    except ValueError as error:
+        path = snapshots_directory(directory)
+        reason = f"the newest snapshot, at {newest.index}, holds no membership: {error}"
+        raise Corrupt(path, 0, reason) from None
 
 
 def check_no_gap(directory: str, first_index: int, newest: SnapshotMeta | None) -> None:

@@ -21,6 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from coordinator.raft.datadir import (
+    check_membership,
     check_no_gap,
     journal_directory,
     lock_path,
@@ -238,6 +239,7 @@ def _opening(world: World, directory: str, identity: Identity, journal: Survey) 
             snapshots = Snapshots.open(still, where, identity, SnapshotLimits(0))
             if journal.refusal is None and journal.recovered is not None:
                 check_no_gap(directory, journal.recovered.terms.base + 1, snapshots.newest)
+                check_membership(directory, snapshots.newest)
         except OSError as error:
             raise InvalidRequest(f"{directory} cannot be listed: {error}") from None
         except (Corrupt, CannotStart, DiskFailed) as error:

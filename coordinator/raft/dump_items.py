@@ -125,9 +125,10 @@ class Record:
 
     Attributes:
         lsn: its place in the sequence, from 1.
-        kind: `entry`, `state`, `keep`, `reset`, `drop`; `unknown-7` for one of a later version.
-        index: entry: its own; keep: entries above it are taken back; reset: the snapshot's that
-            replaces all entries; else None.
+        kind: `entry`, `config` (an entry that holds the membership), `state`, `keep`, `reset`,
+            `drop`; `unknown-7` for one of a later version.
+        index: entry, config: its own; keep: entries above it are taken back; reset: the
+            snapshot's that replaces all entries; else None.
         term: of what stands at `index`; state: the current term; None for drop.
         vote: state: whom the node votes for; None for nobody, and for other kinds.
         oldest_segment: drop: segments numbered below it may be gone; None for other kinds.
@@ -204,7 +205,7 @@ Item = Journal | Segment | Snapshot | Record | Damage | Verdict
 ITEMS: tuple[type[Item], ...] = (Journal, Segment, Snapshot, Record, Damage, Verdict)
 """All kinds of items."""
 
-_WITH_INDEX = (Kind.ENTRY, Kind.KEEP, Kind.RESET)
+_WITH_INDEX = (Kind.ENTRY, Kind.CONFIG, Kind.KEEP, Kind.RESET)
 
 
 @dataclass(frozen=True, slots=True)

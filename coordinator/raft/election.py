@@ -109,7 +109,11 @@ class Election:
         standing = self._standing
         if standing.role is Role.LEADER or standing.now_ns < self.deadline_ns:
             return
-        if self._may_lead():
+        if not standing.is_voter:
+            # It waits to be fed: as a learner, or as one that was removed, or joins.
+            standing.role, standing.leader = Role.FOLLOWER, None
+            self.wait()
+        elif self._may_lead():
             self._ask()
         else:
             self.wait()
@@ -152,7 +156,7 @@ class Election:
         standing = self._standing
         if self.phase is not Phase.ASKING or answer.term != standing.term + 1:
             return
-        if answer.granted and voter not in self._fans:
+        if answer.granted and voter in standing.voters and voter not in self._fans:
             self._fans.append(voter)
             if len(self._fans) >= standing.quorum:
                 self.begin(transfer=False)
@@ -179,7 +183,7 @@ class Election:
             return
         if answer.granted:
             self._count_vote(voter)
-        elif voter not in self._refusals:
+        elif voter in standing.voters and voter not in self._refusals:
             self._refusals.append(voter)
             if len(standing.voters) - len(self._refusals) < standing.quorum:
                 self.deadline_ns = min(self.deadline_ns, self._retry_ns())  # it cannot win
@@ -212,9 +216,10 @@ class Election:
 
     def _count_vote(self, voter: NodeId) -> None:
         """Count a vote, each voter's once."""
-        if voter not in self._votes:
+        standing = self._standing
+        if voter in standing.voters and voter not in self._votes:
             self._votes.append(voter)
-            if len(self._votes) >= self._standing.quorum:
+            if len(self._votes) >= standing.quorum:
                 self.phase = Phase.WAITING
                 self._won()
 

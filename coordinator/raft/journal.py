@@ -111,6 +111,7 @@ class Journal:
         self._directory = directory
         self._index = recovered.index
         self._terms = recovered.terms
+        self._configs = recovered.configs
         self._tail = Tail(self.last_index)
         self._dropping = self._index.oldest
         self._waiting: list[Operation] = []
@@ -141,12 +142,17 @@ class Journal:
             return self._terms.of(index)
         return None
 
-    def append(self, term: int, data: bytes) -> int:
+    def config(self, index: int) -> Entry | None:
+        """Return the newest membership entry at or below an index; None: a snapshot's holds."""
+        return self._configs.at(index)
+
+    def append(self, term: int, data: bytes, *, is_config: bool = False) -> int:
         """Add the entry after the last; return its LSN.
 
         Args:
             term: at least `last_term`.
             data: its content, at most `entry_bytes_max`; passed through, not copied.
+            is_config: whether that is an encoded membership.
 
         Raises:
             NoSpace: the disk is at its reserve, or full. Definite.
@@ -174,11 +180,14 @@ class Journal:
         if not newest <= term <= NUMBER_MAX:
             raise Invariant(f"an entry of term {term} after one of term {newest}")
         index = self.last_index + 1
-        lsn = self._add(Kind.ENTRY, term, index, data)
+        lsn = self._add(Kind.CONFIG if is_config else Kind.ENTRY, term, index, data)
         self.last_index = index
         if term != newest:
             self._terms.append(index, term)
-        self._tail.append(Entry(index, term, data), lsn)
+        entry = Entry(index, term, data, is_config)
+        if is_config:
+            self._configs.append(entry)
+        self._tail.append(entry, lsn)
         return lsn
 
     def set_hard_state(self, term: int, vote: NodeId | None) -> int:
@@ -221,6 +230,7 @@ class Journal:
         lsn = self._add(Kind.KEEP, term, index)
         self.last_index = index
         self._terms.keep(index, term)
+        self._configs.keep(index)
         self._tail.keep(index)
         self._reads.take_back(index)
         return lsn
@@ -237,6 +247,7 @@ class Journal:
         lsn = self._add(Kind.RESET, term, index)
         self.last_index = index
         self._terms.reset(index, term)
+        self._configs.keep(0)
         self._tail.reset(index)
         self._reads.take_back(0)
         return lsn
@@ -354,6 +365,7 @@ class Journal:
         self._tail.evict(self.durable, self._limits.tail_bytes_max)
         if any(isinstance(event, Dropped) for event in report.events):
             self._terms.forget_below(self._index.base)
+            self._configs.forget_below(self._index.base)
             self._remove_dropped()
         if not self.stalled:  # else the owner's next flush tries again
             self.flush()

@@ -8,65 +8,34 @@ The state machine is a `Replica`: it is given every committed entry once, in
 order, and now and then a snapshot in place of the entries before it. What it
 raises stops the node: a replica that has missed an entry is not one.
 
-What lives here: the driver of the core (see `core` for its contract), proposals,
-the order of what is applied, when a snapshot is taken. What must never live
-here: a rule of Raft, or what the bytes mean. Called by: the replica's owner, the
-transport. One thread: the loop's.
+Nodes are added, promoted and removed while it runs, one change at a time. A
+node that is a member no more ends with `Removed`.
+
+What lives here: what the log can be asked, and what peers tell it. What must
+never live here: a rule of Raft, what follows from an event (`driver`), or what
+the bytes mean. Called by: the replica's owner, the transport. One thread: the loop's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
 
-from coordinator.raft.applying import Applying, Replica
-from coordinator.raft.core import Core
-from coordinator.raft.datadir import DataDirectory, StorageLimits
-from coordinator.raft.messages import Message, Outgoing
-from coordinator.raft.proposals import Proposal, Proposals
-from coordinator.raft.replication import Window
-from coordinator.raft.segments.layout import Entry
+from coordinator.raft.applying import Replica
+from coordinator.raft.changes import Add, Change, Move, Promote, Remove
+from coordinator.raft.datadir import StorageLimits
+from coordinator.raft.driver import Driver, LogConfig, Peers, removed
+from coordinator.raft.membership import Member, Membership, Rank
+from coordinator.raft.messages import Message
+from coordinator.raft.progress import Progress
+from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
-from coordinator.raft.snapshots import SnapshotMeta
-from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
-from coordinator.raft.syncobj import HardenedSyncObj, Peer, PeerTransport
-from coordinator.raft.timing import Timing
-from raftbatch.errors import Fatal, Invariant, NotLeader, OutcomeUnknown, RaftbatchError
-from raftbatch.ids import NodeId
+from raftbatch.errors import Fatal, NotLeader
+from raftbatch.ids import Identity, NodeId
 from raftbatch.world import World
 
-
-class Peers(Protocol):
-    """The way to the other voters; hands what arrives to `ReplicatedLog.receive`."""
-
-    def send(self, peer: NodeId, message: Message) -> None:
-        """Send, in order, or drop it where there is no connection. Never blocks."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """Settings of the replicated log.
-
-    Attributes:
-        timing: timers.
-        window: how much is under way to a follower.
-        snapshot_bytes_min: entries applied since the last snapshot, in bytes, before
-            another is taken; or twice the last snapshot's size, if that is more.
-            Smaller ones restart faster and write more.
-        stagger_bytes: added for each place of this node in the order of ids, and
-            for the leader once more than all, so that nodes do not pause together.
-    """
-
-    timing: Timing = field(default_factory=Timing)
-    window: Window = field(default_factory=Window)
-    snapshot_bytes_min: int = 64 << 20
-    stagger_bytes: int = 8 << 20
+__all__ = ["LogConfig", "Peers", "ReplicatedLog"]
 
 
 class ReplicatedLog:
@@ -76,14 +45,10 @@ class ReplicatedLog:
         world: the ports.
         directory: a data directory that was created.
         limits: its bounds.
-        voters: all voters; the node that the directory belongs to is one.
         peers: the way to the others.
         replica: the state machine, empty.
         config: settings.
         on_failed: told once why the node must stop.
-
-    Attributes:
-        failure: why the log has ended; None while it lives.
 
     Raises:
         Corrupt, CannotStart, DiskFailed: see `DataDirectory.open`.
@@ -94,63 +59,30 @@ class ReplicatedLog:
         world: World,
         directory: str,
         limits: StorageLimits,
-        voters: Sequence[NodeId],
         peers: Peers,
         replica: Replica,
         config: LogConfig,
         on_failed: Callable[[Fatal], None],
     ) -> None:
-        config.window.check_fits(limits.journal)
-        self.failure: Fatal | None = None
-        self._world = world
-        self._loop = asyncio.get_running_loop()
-        self._config = config
-        self._on_failed = on_failed
-        # Bounded: a disk may stand still for long. The oldest go first; all may be lost.
-        self._held: deque[Outgoing] = deque(maxlen=10_000)
-        self._proposals = Proposals()
-        self._barriers: list[tuple[int, asyncio.Future[int]]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns = 0
-        self._is_pump_due = False
-        self._data = DataDirectory.open(
-            world, directory, limits, on_durable=self._has_become_durable, on_failed=self._fail
-        )
-        self._journal = self._data.journal
-        self._snapshotting = Snapshotting(self._data, self._fail)
-        self._voters = sorted(voters)
-        self._applying = Applying(
-            self._journal,
-            self._snapshotting,
-            replica,
-            "\n".join(self._voters).encode("ascii"),
-            self._capture_bytes_min,
-            self._retain,
-            self._proposals.applied,
-            self._proposals.installed,
-            self._pump_soon,
-            self._fail,
-        )
-        self._core = Core(
-            self._data.identity.node_id,
-            voters,
-            self._journal,
-            self._snapshotting,
-            self,
-            config.timing,
-            config.window,
-            self._below,
-            self._may_lead,
-            self._applying.install,
-            self._now_ns(),
-        )
-        self._transport = PeerTransport(peers.send)
-        self._node = HardenedSyncObj(voters, self._transport, self._core, self._now_ns)
-        if self._snapshotting.newest is not None:
-            self._applying.install()
-        self._pump()
+        self._driver = Driver(world, directory, limits, peers, replica, config, on_failed)
+        self._core = self._driver.core
 
     # What it is.
+
+    @property
+    def failure(self) -> Fatal | None:
+        """Why the log has ended; None while it lives."""
+        return self._driver.failure
+
+    @property
+    def identity(self) -> Identity:
+        """Whose log it is."""
+        return self._driver.data.identity
+
+    @property
+    def membership(self) -> Membership:
+        """Who belongs to the cluster: the newest that is in the log, committed or not."""
+        return self._core.standing.membership
 
     @property
     def role(self) -> Role:
@@ -175,12 +107,18 @@ class ReplicatedLog:
     @property
     def applied(self) -> int:
         """Index of the last entry whose effects the replica has."""
-        return self._applying.index
+        return self._driver.applying.index
 
     @property
     def space(self) -> Space:
         """How much room the disk has left."""
-        return self._journal.space
+        return self._driver.journal.space
+
+    @property
+    def followers(self) -> dict[NodeId, Progress]:
+        """What this node believes of each other member while it leads; else nothing."""
+        leading = self._core.replication
+        return {} if leading is None else dict(leading.followers.members)
 
     # What it does.
 
@@ -191,12 +129,9 @@ class ReplicatedLog:
             NotLeader, NoLeader, Draining, NoSpace, Overloaded, PayloadTooLarge: definite.
             Fatal: the log has ended.
         """
-        self._check_lives()
-        index = self._core.propose(self._now_ns(), term, data)
-        proposal = Proposal(index, term, self._loop.create_future())
-        self._proposals.add(proposal)
-        self._pump_soon()
-        return proposal
+        driver = self._driver
+        driver.check_lives()
+        return driver.proposed(self._core.propose(driver.now_ns(), term, data), term)
 
     async def barrier(self) -> int:
         """Return the applied index once all that was acknowledged before the call is applied.
@@ -205,8 +140,9 @@ class ReplicatedLog:
             NotLeader, NoLeader: definite; this node does not lead, or lost the lead meanwhile.
             Fatal: the log has ended.
         """
-        self._check_lives()
-        found: asyncio.Future[int] = self._loop.create_future()
+        driver = self._driver
+        driver.check_lives()
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def answer(index: int | None) -> None:
             if found.done():
@@ -214,186 +150,106 @@ class ReplicatedLog:
             if index is None:
                 found.set_exception(NotLeader("this node leads no more", leader=self.leader or ""))
             else:
-                self._barriers.append((index, found))
-                self._pump_soon()
+                driver.barriers.append((index, found))
+                driver.pump_soon()
 
-        self._core.read(self._now_ns(), answer)
-        self._pump_soon()
+        self._core.read(driver.now_ns(), answer)
+        driver.pump_soon()
         return await found
 
     async def transfer(self, heir: NodeId) -> bool:
         """Hand leadership to another voter; return whether this node leads no more.
 
         Raises:
-            NotLeader, NoLeader: definite; this node does not lead.
+            NotLeader, NoLeader, InvalidRequest: definite; this node does not lead, or the heir
+                is no other voter.
             Fatal: the log has ended.
         """
-        self._check_lives()
-        ended: asyncio.Future[bool] = self._loop.create_future()
+        driver = self._driver
+        driver.check_lives()
+        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._core.hand_over(
-            self._now_ns(), heir, lambda moved: None if ended.done() else ended.set_result(moved)
+            driver.now_ns(), heir, lambda moved: None if ended.done() else ended.set_result(moved)
         )
-        self._pump_soon()
+        driver.pump_soon()
         return await ended
-
-    def receive(self, peer: NodeId, message: Message) -> None:
-        """Take in a message from a peer's present connection."""
-        self._event(lambda: self._transport.arrived(peer, message))
-
-    def connected(self, peer: NodeId) -> None:
-        """Take in that there is a new connection to a peer."""
-        self._event(lambda: self._transport.came(peer))
-
-    def disconnected(self, peer: NodeId) -> None:
-        """Take in that the connection to a peer broke."""
-        self._event(lambda: self._transport.went(peer))
 
     def close(self) -> None:
         """End, like a crash but for the files; what was proposed is unknown then."""
-        if self.failure is None:
-            self._end(OutcomeUnknown("this node was stopped"))
-        self._data.close()
+        self._driver.close()
 
-    # The core's Fetch.
+    # Changes of the membership.
 
-    def entries(
-        self, first: int, bytes_max: int, done: Callable[[tuple[Entry, ...] | None], None]
-    ) -> None:
-        """Read entries that are no longer in memory."""
+    async def add(self, node: NodeId, address: str, rank: Rank) -> Member:
+        """Add a node under a new incarnation, in place of an earlier one.
 
-        def has_read(future: Future[tuple[Entry, ...]]) -> None:
-            found = None if future.exception() else future.result()
-            self._event(lambda: done(found))
+        Args:
+            node: whom.
+            address: where other coordinators reach it, `host:port`.
+            rank: JOINING becomes a voter once it has caught up; LEARNER stays one.
 
-        try:
-            self._journal.read(first, bytes_max, has_read)
-        except RaftbatchError:
-            self._loop.call_soon(lambda: self._event(lambda: done(None)))
+        Returns:
+            the member, once it is one for good.
 
-    def snapshot(
-        self, meta: SnapshotMeta, offset: int, done: Callable[[bytes | None], None]
-    ) -> None:
-        """Read the piece of a snapshot that begins at `offset`."""
-        self._snapshotting.read(meta, offset, lambda data: self._event(lambda: done(data)))
+        Raises:
+            NotLeader, NoLeader, Draining: definite; this node does not lead, or is about to
+                lead no more. The same of every change, as are all below.
+            InvalidRequest: definite; there can be no such change.
+            Overloaded: definite; another change is under way, or the node is not ready.
+            NoSpace: definite.
+            OutcomeUnknown: look at the leader's `membership` later.
+            Fatal: the log has ended.
+        """
+        proposal = self._change(Add(node, address, rank))
+        member = self.membership.get(node)
+        assert member is not None
+        await proposal.committed()
+        return member
 
-    # The driver.
+    async def promote(self, node: NodeId) -> None:
+        """Let a learner that has caught up vote. Raises: see `add`."""
+        await self._change(Promote(node)).committed()
 
-    def _event(self, handle: Callable[[], object]) -> None:
-        """Let the core handle an event, then do what follows from it."""
-        if self.failure is not None:
-            return
-        try:
-            handle()
-        except Fatal as error:
-            self._fail(error)
-        except Exception as error:  # noqa: BLE001 - a core that failed midway is not to be trusted
-            self._fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
-        else:
-            self._pump_soon()
+    async def remove(self, node: NodeId) -> None:
+        """Remove a member, perhaps this node. Raises: see `add`."""
+        await self._change(Remove(node)).committed()
 
-    def _pump_soon(self) -> None:
-        """Do what follows once this turn's events are all in."""
-        if not self._is_pump_due and self.failure is None:
-            self._is_pump_due = True
-            self._loop.call_soon(self._pump)
+    async def move(self, node: NodeId, address: str) -> None:
+        """Note another address of a member. Raises: see `add`."""
+        await self._change(Move(node, address)).committed()
 
-    def _pump(self) -> None:
-        """See the contract in `core`."""
-        self._is_pump_due = False
-        if self.failure is not None:
-            return
-        try:
-            self._core.replicate(self._now_ns())
-            self._journal.flush()
-            self._release()
-            if self._applying.advance(self._core.standing.commit):
-                self._pump_soon()
-            self._answer_barriers()
-        except Fatal as error:
-            self._fail(error)
-        except Exception as error:  # noqa: BLE001 - as in `_event`
-            self._fail(Invariant(f"applying met an error it does not know: {error!r}"))
-        else:
-            self._set_timer()
+    def _change(self, change: Change) -> Proposal:
+        """Make a change."""
+        driver = self._driver
+        driver.check_lives()
+        return driver.proposed(self._core.change(driver.now_ns(), change), self.term)
 
-    def _release(self) -> None:
-        """Send what depends on nothing that is not durable; LSNs never fall along the queue."""
-        outbox = self._core.standing.outbox
-        self._held.extend(outbox)
-        outbox.clear()
-        while self._held and self._held[0].lsn <= self._journal.durable:
-            outgoing = self._held.popleft()
-            self._transport.send(Peer(outgoing.to), outgoing.message)
+    # What peers do.
 
-    def _set_timer(self) -> None:
-        """Wake up at the core's deadline; one that wakes up early is harmless, and kept."""
-        deadline_ns = self._core.deadline_ns
-        if self._timer is not None:
-            if self._timer_ns <= deadline_ns:
-                return
-            self._timer.cancel()
-        self._timer_ns = deadline_ns
-        delay_ns = max(deadline_ns - self._now_ns(), 0)
-        self._timer = self._loop.call_later(delay_ns / 1e9, self._wake)
+    def admits(self, node: NodeId, incarnation: int) -> str | None:
+        """Return why a connection of that life of that node must be refused; None if it need not.
 
-    def _wake(self) -> None:
-        """Judge the timers two turns later: one to read sockets, one to hand in what was read."""
-        self._timer = None
-        self._loop.call_soon(lambda: self._loop.call_soon(self._tick))
+        Because it was replaced or removed, and that is committed. A node that is not known
+        is no stranger: this one may be behind.
+        """
+        return self._core.standing.committed_membership.why_over(node, incarnation)
 
-    def _tick(self) -> None:
-        self._event(lambda: self._node.doTick(0.0))
+    def receive(self, peer: NodeId, message: Message) -> None:
+        """Take in a message from a peer's present connection."""
+        self._driver.event(lambda: self._driver.transport.arrived(peer, message))
 
-    def _has_become_durable(self, _lsn: int) -> None:
-        self._event(lambda: self._core.durable(self._now_ns()))
+    def connected(self, peer: NodeId, incarnation: int) -> None:
+        """Take in that there is a new connection to a peer, and to which life of it."""
+        self._driver.event(lambda: self._driver.transport.came(peer, incarnation))
 
-    def _answer_barriers(self) -> None:
-        ready = [each for each in self._barriers if each[0] <= self.applied]
-        self._barriers = [each for each in self._barriers if each[0] > self.applied]
-        for _, found in ready:
-            if not found.done():
-                found.set_result(self.applied)
+    def disconnected(self, peer: NodeId) -> None:
+        """Take in that the connection to a peer broke."""
+        self._driver.event(lambda: self._driver.transport.went(peer))
 
-    def _fail(self, error: Fatal) -> None:
-        if self.failure is None:
-            self._end(OutcomeUnknown(f"this node stopped: {error}"))
-            self.failure = error
-            self._on_failed(error)
+    def refused(self, peer: NodeId, why: str) -> None:
+        """Take in that a peer does not admit this life of this node (`admits`): it ends.
 
-    def _end(self, reason: OutcomeUnknown) -> None:
-        """Answer all who wait, and act no more."""
-        self.failure = Invariant("the log was closed")
-        if self._timer is not None:
-            self._timer.cancel()
-        self._applying.close()
-        self._proposals.end(reason)
-        for _, found in self._barriers:
-            if not found.done():
-                found.set_exception(reason)
-        self._core.reads.fail()
-        self._core.transfer.end(succeeded=False)
-
-    def _check_lives(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
-    def _now_ns(self) -> int:
-        return self._world.clock.monotonic_ns()
-
-    def _below(self, bound: int) -> int:
-        return int.from_bytes(self._world.entropy.random_bytes(8), "little") % bound
-
-    def _may_lead(self) -> bool:
-        return self._journal.space is not Space.RESERVE and self._journal.stalled is None
-
-    def _retain(self) -> None:
-        leading = self._core.replication
-        sending = leading.sending if leading is not None else None
-        self._snapshotting.release(sending)
-        self._data.retain(sending)
-        self._pump_soon()
-
-    def _capture_bytes_min(self) -> int:
-        own = self._voters.index(self._core.standing.self_id)
-        place = len(self._voters) if self.role is Role.LEADER else own
-        return self._config.snapshot_bytes_min + place * self._config.stagger_bytes
+        A node that was down while it was removed hears of it in no other way. What a peer
+        refuses for that reason is committed.
+        """
+        self._driver.fail(removed(f"{why} ({peer} says so)"))

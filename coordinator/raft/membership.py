@@ -22,8 +22,12 @@ from raftbatch.ids import NodeId, is_node_id
 MEMBERS_MAX = 31
 """More members than any cluster needs, few enough that a message names them all."""
 
-RETIRED_MAX = 1024
-"""Removed ids that are remembered, so that their next incarnation is a new one."""
+RETIRED_MAX = 512
+"""Removed ids that are remembered, so that their next incarnation is a new one.
+
+At most 75 bytes each, and a member 380: with those 31, under the 64 KiB that a
+snapshot's header has for its membership.
+"""
 
 ADDRESS_BYTES_MAX = 300
 _FORMAT = 1
@@ -89,6 +93,14 @@ class Membership:
             if not 0 < len(member.address.encode()) <= ADDRESS_BYTES_MAX:
                 raise ValueError(f"{member.address!r} is no address")
 
+    def __str__(self) -> str:
+        """Return `n1 n2 n3, learner n4, joining n5`."""
+        parts = [" ".join(self.voters) or "no voter"]
+        for rank in (Rank.LEARNER, Rank.JOINING):
+            names = [member.node_id for member in self.members if member.rank is rank]
+            parts += [f"{rank.name.lower()} {' '.join(names)}"] if names else []
+        return ", ".join(parts)
+
     @property
     def voters(self) -> tuple[NodeId, ...]:
         """Who votes."""
@@ -97,6 +109,21 @@ class Membership:
     def get(self, node: NodeId) -> Member | None:
         """Return a member; None if it is none."""
         return next((member for member in self.members if member.node_id == node), None)
+
+    def why_over(self, node: NodeId, incarnation: int) -> str | None:
+        """Return why that life of a node is over; None where that is not known.
+
+        Once committed it stays so: no later membership has an earlier life in it.
+        """
+        member = self.get(node)
+        if member is not None:
+            if incarnation >= member.incarnation:
+                return None
+            return f"{node} was added again, as incarnation {member.incarnation}"
+        removed = next((life for other, life in self.retired if other == node), 0)
+        if incarnation > removed:
+            return None
+        return f"{node} was removed from the cluster, as incarnation {removed}"
 
     def next_incarnation(self, node: NodeId) -> int:
         """Return the incarnation under which a node would be added: one no life of it had."""

@@ -52,7 +52,11 @@ class Log(Protocol):
         """Term at an index from `first_index` - 1 to `last_index`."""
         ...
 
-    def append(self, term: int, data: bytes) -> int:
+    def config(self, index: int) -> Entry | None:
+        """Return the newest membership entry at or below an index; None: a snapshot's holds."""
+        ...
+
+    def append(self, term: int, data: bytes, *, is_config: bool = False) -> int:
         """Add an entry; return its LSN. Raises NoSpace, Overloaded, PayloadTooLarge."""
         ...
 

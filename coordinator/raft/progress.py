@@ -45,9 +45,17 @@ class Progress:
         offset: what of it the follower has.
         piece_round: the heartbeat round in which the piece behind `offset` was sent;
             None while it is read from disk.
+        incarnation: which life of the follower this is about; no other's answers count.
+        goal: index up to which a learner must hold the log to end its round of catching up.
+        goal_ns: when that round began, and the log ended with `goal`.
+        parts_at: index of the membership that has it no more; None while it is a member.
     """
 
-    def __init__(self, next_index: int, now_ns: int, is_connected: bool) -> None:
+    def __init__(self, incarnation: int, next_index: int, now_ns: int, is_connected: bool) -> None:
+        self.incarnation = incarnation
+        self.goal = next_index
+        self.goal_ns = now_ns
+        self.parts_at: int | None = None
         self.match = 0
         self.next = next_index
         self.feeding = Feeding.PROBE

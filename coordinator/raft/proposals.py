@@ -7,6 +7,7 @@ never live here: appending, or applying. Called by: `log`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from coordinator.raft.segments.layout import Entry
 from raftbatch.errors import NotLeader, OutcomeUnknown, RaftbatchError
@@ -34,6 +35,13 @@ class Proposal:
                 knew.
         """
         await asyncio.shield(self._future)
+
+    def when_resolved(self, told: Callable[[BaseException | None], None]) -> None:
+        """Call back on a later turn of the loop with what `committed` would raise, or None.
+
+        For those who wait for many: a callback costs less than a task.
+        """
+        self._future.add_done_callback(lambda future: told(future.exception()))
 
     def resolve(self, error: RaftbatchError | None) -> None:
         """Tell those who wait; the log's own call."""

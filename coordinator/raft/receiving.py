@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coordinator.raft.membership import decode
 from coordinator.raft.messages import InstallSnapshot, SnapshotReply
 from coordinator.raft.ports import Store
 from coordinator.raft.standing import Standing
+from raftbatch.errors import Invariant
 
 _Key = tuple[int, int, int, bytes]
 
@@ -49,6 +51,7 @@ class Receiving:
         if self._is_busy:
             return  # where to go on is said when the piece is written
         if key != self._key and message.offset == 0:
+            self._check(message)
             self._is_busy, self._key, self._offset = True, key, 0
             self._store.begin(
                 message.index, message.index_term, message.config, self._next(message)
@@ -57,6 +60,13 @@ class Receiving:
             self._write(message)
         else:
             self._reply(message, self._offset if key == self._key else 0)
+
+    def _check(self, message: InstallSnapshot) -> None:
+        """Stop rather than store what could not be read again: frames were checked as they came."""
+        try:
+            decode(message.config)
+        except ValueError as error:
+            raise Invariant(f"the snapshot at {message.index} has no membership: {error}") from None
 
     def _next(self, message: InstallSnapshot) -> Callable[[bool], None]:
         def begun(worked: bool) -> None:

@@ -1,18 +1,19 @@
 """The leader: feeding followers, counting what they hold, and noticing that it leads no more.
 
 What lives here: the leader's side of AppendEntries and InstallSnapshot, the
-heartbeat rounds, the commit index, CheckQuorum. What must never live here: one
-follower's state (`progress`), the rule of commitment (`commit`). Called by:
-`core`, while this node leads. Deterministic.
+heartbeat rounds, the commit index, CheckQuorum. What must never live here: who
+is fed (`followers`), one follower's state (`progress`), the rule of commitment
+(`commit`). Called by: `core`, while this node leads. Deterministic.
 Source: Raft paper, 5.3, 7, and figure 2; thesis, 6.2 (CheckQuorum); docs/RAFT.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.raft.commit import committed, majority_at
+from coordinator.raft.followers import Followers
+from coordinator.raft.lives import Lives
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
@@ -62,7 +63,7 @@ class Replication:
     """One leadership. Made when this node is elected, dropped when it steps down.
 
     Attributes:
-        progress: what is believed of each follower, in the order of their ids.
+        followers: who is fed.
         beat_ns: when the next heartbeat is due.
         round: number of the latest heartbeat round.
     """
@@ -73,7 +74,7 @@ class Replication:
         window: Window,
         fetch: Fetch,
         store: Store,
-        connected: Mapping[NodeId, bool],
+        lives: Lives,
     ) -> None:
         self._standing = standing
         self._window = window
@@ -82,10 +83,12 @@ class Replication:
         self._is_over = False
         self.beat_ns = standing.now_ns
         self.round = 0
-        self.progress = {
-            peer: Progress(standing.log.last_index + 1, standing.now_ns, connected[peer])
-            for peer in standing.peers
-        }
+        self.followers = Followers(standing, lives)
+
+    @property
+    def progress(self) -> dict[NodeId, Progress]:
+        """What is believed of each member."""
+        return self.followers.members
 
     def end(self) -> None:
         """Let reads that are on their way come to nothing."""
@@ -96,8 +99,8 @@ class Replication:
         """Whether a majority was heard from within the longest election timeout."""
         standing = self._standing
         since = standing.now_ns - standing.timing.election_ms_max * MS
-        heard = sum(progress.heard_ns > since for progress in self.progress.values())
-        return heard + 1 >= standing.quorum
+        heard = sum(progress.heard_ns > since for progress in self.followers.voters)
+        return heard + standing.is_voter >= standing.quorum
 
     @property
     def sending(self) -> int | None:
@@ -105,7 +108,7 @@ class Replication:
         return min(
             (
                 progress.snapshot.index
-                for progress in self.progress.values()
+                for _, progress in self.followers.all
                 if progress.snapshot is not None and progress.is_connected
             ),
             default=None,
@@ -121,7 +124,8 @@ class Replication:
     def beat(self) -> int:
         """Begin a round: something for every follower; return its number."""
         self.round += 1
-        for peer, progress in self.progress.items():
+        self.followers.begin_rounds()
+        for peer, progress in self.followers.all:
             if progress.feeding is Feeding.PROBE:
                 progress.is_waiting = False  # the last probe may be lost
             elif progress.is_connected and progress.has_bulk_under_way:
@@ -131,37 +135,44 @@ class Replication:
                 self._send_piece(peer, progress, b"")
             elif not self._feed(peer, progress):
                 self._send(peer, progress, ())
+        self.followers.part()
         return self.round
 
     def feed(self) -> None:
         """Send every follower what its window has room for."""
-        for peer, progress in self.progress.items():
+        for peer, progress in self.followers.all:
             self._feed(peer, progress)
 
     def advance(self) -> None:
-        """Raise the commit index if a majority durably holds more.
+        """Raise the commit index if a majority of the voters durably holds more.
 
         Told to the followers at once: whoever waits for an outcome may be there.
         """
         standing = self._standing
-        held = [progress.match for progress in self.progress.values()]
-        held.append(standing.log.durable_index)
+        held = [progress.match for progress in self.followers.voters]
+        if standing.is_voter:
+            held.append(standing.log.durable_index)
         commit = committed(held, standing.quorum, standing.log, standing.term, standing.commit)
         if commit == standing.commit:
             return
         standing.commit = commit
-        for peer, progress in self.progress.items():
+        for peer, progress in self.followers.all:
             if progress.feeding is Feeding.REPLICATE and not self._feed(peer, progress):
                 self._send(peer, progress, ())
+        self.followers.part()
 
     def answered_round(self) -> int:
-        """Return the latest round that a majority, this node included, has answered."""
-        rounds = [progress.round for progress in self.progress.values()]
-        return majority_at([self.round, *rounds], self._standing.quorum)
+        """Return the latest round that a majority of the voters has answered."""
+        rounds = [progress.round for progress in self.followers.voters]
+        if self._standing.is_voter:
+            rounds.append(self.round)
+        return majority_at(rounds, self._standing.quorum)
 
     def on_append_reply(self, peer: NodeId, reply: AppendReply) -> bool:
         """Take in an answer; return whether the follower holds more than before."""
         progress = self._hear(peer, reply.round)
+        if progress is None:
+            return False
         news = False
         if reply.rejected:
             log, match = self._standing.log, progress.match
@@ -177,22 +188,30 @@ class Replication:
     def on_snapshot_reply(self, peer: NodeId, reply: SnapshotReply) -> None:
         """Send the next piece."""
         progress = self._hear(peer, reply.round)
+        if progress is None:
+            return
         progress.has_of_snapshot(reply.index, reply.offset, reply.round)
         self._feed(peer, progress)
 
     def connected(self, peer: NodeId) -> None:
         """Begin anew with a follower."""
-        self.progress[peer].connected()
-        self._feed(peer, self.progress[peer])
+        progress = self.followers.of(peer)
+        if progress is not None:
+            progress.connected()
+            self._feed(peer, progress)
 
     def disconnected(self, peer: NodeId) -> None:
-        """Wait for it."""
-        self.progress[peer].disconnected()
+        """Wait for it. Called while it still counts as connected."""
+        progress = self.followers.of(peer)
+        if progress is not None:
+            progress.disconnected()
 
-    def _hear(self, peer: NodeId, round_: int) -> Progress:
-        progress = self.progress[peer]
-        progress.heard_ns = self._standing.now_ns
-        progress.round = max(progress.round, round_)
+    def _hear(self, peer: NodeId, round_: int) -> Progress | None:
+        """Take in a sign of life; of a node that is fed, in the life that is."""
+        progress = self.followers.of(peer)
+        if progress is not None:
+            progress.heard_ns = self._standing.now_ns
+            progress.round = max(progress.round, round_)
         return progress
 
     def _feed(self, peer: NodeId, progress: Progress) -> bool:

@@ -1,21 +1,26 @@
 """What a node is in the cluster at this moment, as far as it knows.
 
 The one piece of state that the objects of the core share: role, leader, commit
-index, the log, and what is to be sent. Term and vote are the log's hard state:
-there is no second copy that could differ. What lives here: that state, and the
-few steps that keep it consistent. What must never live here: a rule of when to
-take them (`election`, `appending`, `replication`). Called by: the core's
-objects. Deterministic: time and chance come in from outside.
+index, the log, and what is to be sent. Term and vote are the log's hard state,
+and the membership is the log's newest, committed or not: there is no second copy
+that could differ, so a membership takes effect with its entry, and is taken back
+with it. What lives here: that state, and the few steps that keep it consistent.
+What must never live here: a rule of when to take them (`election`, `appending`,
+`replication`). Called by: the core's objects. Deterministic: time and chance
+come in from outside. Source: thesis, 4.1 (the newest configuration in the log).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 
+from coordinator.raft.membership import Membership, decode
 from coordinator.raft.messages import Message, Outgoing
 from coordinator.raft.ports import Log
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.timing import MS, Timing
+from raftbatch.errors import Invariant, NoLeader, NotLeader
 from raftbatch.ids import NodeId
 
 
@@ -32,12 +37,14 @@ class Standing:
 
     Args:
         self_id: this node.
-        voters: all voters, this node among them.
+        incarnation: which life of it.
+        base: the newest snapshot's membership; an empty one where there is no snapshot.
         log: entries and hard state.
         timing: the timers.
         below: draws an integer from 0 up to, not including, its argument.
 
     Attributes:
+        base: as above; replaced with an installed snapshot.
         now_ns: the monotonic time of the event being handled.
         role: see `Role`.
         leader: whom this node takes for the leader of its term; None if unknown.
@@ -48,15 +55,15 @@ class Standing:
     def __init__(
         self,
         self_id: NodeId,
-        voters: Sequence[NodeId],
+        incarnation: int,
+        base: Membership,
         log: Log,
         timing: Timing,
         below: Callable[[int], int],
     ) -> None:
         self.self_id = self_id
-        self.voters = tuple(sorted(voters))
-        self.peers = tuple(voter for voter in self.voters if voter != self_id)
-        self.quorum = len(self.voters) // 2 + 1
+        self.incarnation = incarnation
+        self.base = base
         self.log = log
         self.timing = timing
         self.now_ns = 0
@@ -66,6 +73,76 @@ class Standing:
         self.outbox: list[Outgoing] = []
         self._below = below
         self._hard_state_lsn = 0  # what was read at the start is durable
+        self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
+        self._derived: tuple[Membership, tuple[NodeId, ...], bool] | None = None
+
+    # Who belongs to the cluster.
+
+    @property
+    def membership(self) -> Membership:
+        """The one in force: the log's newest, committed or not. Empty before there is any."""
+        return self._at(self.log.last_index)
+
+    @property
+    def committed_membership(self) -> Membership:
+        """The newest that is known to be committed."""
+        return self._at(self.commit)
+
+    @property
+    def is_membership_committed(self) -> bool:
+        """Whether the one in force is committed."""
+        entry = self.log.config(self.log.last_index)
+        return entry is None or entry.index <= self.commit
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """All voters; perhaps this node is one."""
+        return self._votes()[1]
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this life of this node votes, and counts."""
+        return self._votes()[2]
+
+    @property
+    def peers(self) -> tuple[NodeId, ...]:
+        """The other voters."""
+        return tuple(voter for voter in self.voters if voter != self.self_id)
+
+    @property
+    def quorum(self) -> int:
+        """How many voters make a majority."""
+        return len(self.voters) // 2 + 1
+
+    @property
+    def why_removed(self) -> str | None:
+        """Why this life of this node is no part of the cluster any more, for good."""
+        return self.committed_membership.why_over(self.self_id, self.incarnation)
+
+    def _votes(self) -> tuple[Membership, tuple[NodeId, ...], bool]:
+        membership = self.membership
+        if self._derived is None or self._derived[0] is not membership:
+            own = membership.get(self.self_id)
+            is_voter = own is not None and own.incarnation == self.incarnation and own.votes
+            self._derived = membership, membership.voters, is_voter
+        return self._derived
+
+    def _at(self, index: int) -> Membership:
+        """Return the membership of the log up to an index."""
+        entry = self.log.config(index)
+        if entry is None:
+            return self.base
+        for known, membership in self._decoded:
+            if known is entry:
+                return membership
+        try:
+            membership = decode(entry.data)
+        except ValueError as error:
+            raise Invariant(f"entry {entry.index} is no membership: {error}") from None
+        self._decoded = [(entry, membership), *self._decoded[:1]]
+        return membership
+
+    # What it says.
 
     @property
     def term(self) -> int:
@@ -89,6 +166,18 @@ class Standing:
         "updated on stable storage before responding to RPCs".
         """
         self.outbox.append(Outgoing(to, message, self._hard_state_lsn))
+
+    def check_leads(self, term: int) -> None:
+        """Raise unless this node leads that term.
+
+        Raises:
+            NotLeader, NoLeader: definite.
+        """
+        if self.role is Role.LEADER and term == self.term:
+            return
+        if self.leader not in (None, self.self_id):
+            raise NotLeader(f"{self.leader} leads", leader=str(self.leader))
+        raise NoLeader(f"this node does not lead term {term}", retry_after_ms=self.timing.retry_ms)
 
     def after_ms(self, least: int, most: int) -> int:
         """Return a moment drawn between so many milliseconds from now."""

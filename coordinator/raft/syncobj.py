@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pysyncobj import SyncObj, SyncObjConf
@@ -95,14 +95,23 @@ _check_installed()
 
 
 class Peer(Node):
-    """A voter, with a hash that is the same in every process: the base keeps sets of nodes."""
+    """Another node, with a hash that is the same in every process: the base keeps sets of nodes.
+
+    Args:
+        node: which.
+        incarnation: which life of it a connection leads to; 0 where that is of no account.
+    """
+
+    def __init__(self, node: NodeId, incarnation: int = 0) -> None:
+        super().__init__(node)
+        self.incarnation = incarnation
 
     def __hash__(self) -> int:
         """Return a number made of the id's bytes alone."""
         return int.from_bytes(str(self.id).encode("utf-8"), "little") % ((1 << 61) - 1)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether it is the same voter."""
+        """Return whether it is the same node."""
         return isinstance(other, Peer) and self.id == other.id
 
     def __repr__(self) -> str:
@@ -129,9 +138,9 @@ class PeerTransport(Transport):
         """Hand in a message."""
         self._onMessageReceived(Peer(peer), message)
 
-    def came(self, peer: NodeId) -> None:
-        """Hand in that a connection was made."""
-        self._onNodeConnected(Peer(peer))
+    def came(self, peer: NodeId, incarnation: int) -> None:
+        """Hand in that a connection was made, and to which life of the peer."""
+        self._onNodeConnected(Peer(peer, incarnation))
 
     def went(self, peer: NodeId) -> None:
         """Hand in that a connection broke."""
@@ -159,7 +168,6 @@ class _SyncObj(SyncObj):
     """See the module's docstring.
 
     Args:
-        voters: all voters.
         transport: how messages come in and go out.
         core: decides.
         now_ns: reads the monotonic clock.
@@ -167,7 +175,6 @@ class _SyncObj(SyncObj):
 
     def __init__(
         self,
-        voters: Sequence[NodeId],
         transport: PeerTransport,
         core: Core,
         now_ns: Callable[[], int],
@@ -181,9 +188,8 @@ class _SyncObj(SyncObj):
             journalFile=None,  # the base's own journal stays in memory, and unused
             fullDumpFile=None,
         )
-        self_id = core.standing.self_id
-        others = [Peer(voter) for voter in voters if voter != self_id]
-        super().__init__(Peer(self_id), others, conf=conf, nodeClass=Peer, transport=transport)
+        own = Peer(core.standing.self_id)
+        super().__init__(own, [], conf=conf, nodeClass=Peer, transport=transport)
         self.core = core
 
     __raftState = _seen("state", lambda core: _STATES[core.standing.role])
@@ -193,6 +199,10 @@ class _SyncObj(SyncObj):
     __raftLeader = _seen(
         "leader",
         lambda core: None if core.standing.leader is None else Peer(core.standing.leader),
+    )
+    __otherNodes = _seen(
+        "others",
+        lambda core: {Peer(peer) for peer in core.standing.peers},
     )
     __raftNextIndex = _seen(
         "next",
@@ -218,7 +228,7 @@ class _SyncObj(SyncObj):
     def __onNodeConnected(self, node: Peer) -> None:
         super().__onNodeConnected(node)
         assert self.core is not None
-        self.core.connected(self.now_ns(), NodeId(node.id))
+        self.core.connected(self.now_ns(), NodeId(node.id), node.incarnation)
 
     def __onNodeDisconnected(self, node: Peer) -> None:
         super().__onNodeDisconnected(node)

@@ -21,6 +21,7 @@ from raftbatch.cli.text import (
     hex_lines,
     iso_time,
     number_text,
+    paragraphs,
     preview,
     printable,
     span,
@@ -47,9 +48,10 @@ the verdict, formed by the code that opens a journal: it opens; it opens after a
 of which nothing shows that it was acknowledged, is cut; opening it is refused, with file,
 offset and reason; or none, where a file cannot be read.
 
-Records: an entry of the log; a state (term and vote); keep and reset, which take entries
-back; drop, which lets old segments go. --from and --to leave out states and drops, which
-have no index. A record marked with ! was found beyond damage and is no part of the log.
+Records: an entry of the log; a config, an entry that holds the membership; a state (term and
+vote); keep and reset, which take entries back; drop, which lets old segments go. --from and
+--to leave out states and drops, which have no index. A record marked with ! was found beyond
+damage and is no part of the log.
 
 Exit status: 0 it opens, 1 it is refused, 2 there is no verdict, and standard error says why:
 no journal at DIR, a file that cannot be read, output that cannot be written, wrong usage.
@@ -63,7 +65,7 @@ def _group() -> None:
     """Look at a coordinator's log on disk."""
 
 
-@app.command(help=re.sub(r"(?<!\n)\n(?!\n)", " ", _HELP))  # else each line is broken as it is here
+@app.command(help=paragraphs(_HELP))
 def dump(
     directory: Annotated[
         str,
@@ -254,7 +256,7 @@ def _row(item: object) -> tuple[str, list[str], list[str], str]:
                 number_text(item.chunks),
                 time_text(item.created_ms),
                 item.checksum or "-",
-                "-" if item.config is None else preview(item.config),
+                "-" if item.config is None else _membership(item.config),
             ]
             columns = [" index", " term", "state", " bytes", " chunks", "created", "sha-256"]
             style = "" if item.state == "intact" else "red"
@@ -304,8 +306,20 @@ def _content(item: object) -> str:
             return f"the snapshot at {item.index} replaces all entries"
         case "drop":
             return f"segments below {item.oldest_segment} may go"
+        case "config":
+            return _membership(item.data)
         case _:
             return preview(item.data)
+
+
+def _membership(data: bytes) -> str:
+    """Return a membership in words, or the beginning of what is none."""
+    from coordinator.raft.membership import decode
+
+    try:
+        return printable(str(decode(data)))
+    except ValueError:
+        return preview(data)
 
 
 def _journal_lines(item: object) -> Iterator[str]:

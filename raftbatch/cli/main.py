@@ -9,9 +9,15 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import log
+from raftbatch.cli import config, log, members, serve, status
+from raftbatch.cli.text import paragraphs
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
+app.command("status", help=paragraphs(status.HELP))(status.status)
+app.add_typer(members.app, name="members")
+app.command("transfer", epilog=members.EXITS)(members.transfer)
+app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
 
 

@@ -7,6 +7,7 @@ is made printable: a terminal must show it, never obey it.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,11 @@ _GATHERED_ROWS = 64  # how many rows of a table set the widths of its columns
 
 Write = Callable[[str, str], None]
 """Told a line and the style it has on a terminal."""
+
+
+def paragraphs(text: str) -> str:
+    """Return a command's help with its lines joined, else each is broken as it is written."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
 class Table:

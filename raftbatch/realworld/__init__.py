@@ -7,14 +7,11 @@ and offline tools; everything below them is handed the ports.
 
 from __future__ import annotations
 
+from raftbatch.realworld.connection import RealConnection
 from raftbatch.realworld.files import RealFile, RealFiles, RealLock
-from raftbatch.realworld.network import (
-    RealConnection,
-    RealListener,
-    RealNetwork,
-    RealTLS,
-)
-from raftbatch.realworld.process import RealClock, RealEntropy, RealWorker, RealWorkers
+from raftbatch.realworld.network import RealListener, RealNetwork
+from raftbatch.realworld.process import RealClock, RealEntropy, RealProcess, RealWorker, RealWorkers
+from raftbatch.realworld.tls import RealTLS, load_tls
 
 __all__ = [
     "RealClock",
@@ -25,10 +22,12 @@ __all__ = [
     "RealListener",
     "RealLock",
     "RealNetwork",
+    "RealProcess",
     "RealTLS",
     "RealWorker",
     "RealWorkers",
     "RealWorld",
+    "load_tls",
 ]
 
 

@@ -120,12 +120,12 @@ def test_each_server_votes_for_at_most_one_candidate_in_a_term() -> None:
     served basis' (5.2), also over a power cut.
     """
     cluster = play("nodes n1 n2 n3")
-    assert send(cluster, "n2", "n1", RequestVote(1, 0, 0, False)) == [VoteReply(1, True)]
-    assert send(cluster, "n3", "n1", RequestVote(1, 0, 0, False)) == [VoteReply(1, False)]
+    assert send(cluster, "n2", "n1", RequestVote(2, 1, 1, False)) == [VoteReply(2, True)]
+    assert send(cluster, "n3", "n1", RequestVote(2, 1, 1, False)) == [VoteReply(2, False)]
     cluster["n1"].stop(power=True)
     cluster.start("n1")
-    assert send(cluster, "n3", "n1", RequestVote(1, 0, 0, False)) == [VoteReply(1, False)]
-    assert send(cluster, "n2", "n1", RequestVote(1, 0, 0, False)) == [VoteReply(1, True)]
+    assert send(cluster, "n3", "n1", RequestVote(2, 1, 1, False)) == [VoteReply(2, False)]
+    assert send(cluster, "n2", "n1", RequestVote(2, 1, 1, False)) == [VoteReply(2, True)]
 
 
 # Rules for servers.
@@ -146,7 +146,7 @@ def test_candidate_returns_to_follower_when_another_has_won() -> None:
     cluster = play(
         "nodes n1 n2 n3\ntimeout n1\ndeliver n1->n2\ndeliver n2->n1\nexpect n1 candidate"
     )
-    send(cluster, "n3", "n1", AppendEntries(1, 0, 0, (), 0, 1))
+    send(cluster, "n3", "n1", AppendEntries(2, 1, 1, (), 0, 1))
     standing = cluster["n1"].running.standing
     assert (standing.role, standing.leader) == (Role.FOLLOWER, NodeId("n3"))
 
@@ -158,8 +158,8 @@ def test_leader_never_overwrites_or_deletes_entries_in_its_log() -> None:
     cluster = play("nodes n1 n2 n3\nelect n1\npropose n1 a b\nstabilize")
     node = cluster["n1"]
     with pytest.raises(Invariant, match="and so does this node"):
-        node.running.receive(node.now_ns, NodeId("n2"), AppendEntries(1, 0, 0, (), 0, 1))
-    assert node.log() == "1-3@1"
+        node.running.receive(node.now_ns, NodeId("n2"), AppendEntries(2, 1, 1, (), 0, 1))
+    assert node.log() == "1@1 2-4@2"
 
 
 def test_leader_retries_until_all_followers_store_all_entries() -> None:
@@ -173,8 +173,8 @@ def test_leader_retries_until_all_followers_store_all_entries() -> None:
         mute n1->n3
         propose n1 a b c
         run 2000
-        expect n1 commit 4
-        expect n3 log 1@1
+        expect n1 commit 5
+        expect n3 log 1@1 2@2
         unmute n1->n3
         run 200
         expect n3 state a b c
@@ -279,12 +279,12 @@ def test_snapshot_that_describes_a_prefix_keeps_what_follows() -> None:
         propose n1 a*900 b*900 c*900 d*900 e*900
         deliver n1->n3
         deliver n1->n2
-        expect n3 commit 1
+        expect n3 commit 2
         stabilize n1 n2
         snapshot n1
         crash n3
         start n3
-        expect n3 log 1-6@1
+        expect n3 log 1@1 2-7@2
         stabilize
         expect n3 state a b c d e
         """
@@ -298,7 +298,7 @@ def test_server_that_hears_its_leader_ignores_requests_for_votes() -> None:
     cluster = play("nodes n1 n2 n3\nelect n1")
     assert send(cluster, "n3", "n2", RequestVote(9, 9, 9, transfer=False)) == []
     assert send(cluster, "n3", "n1", RequestVote(9, 9, 9, transfer=False)) == []
-    assert cluster["n2"].running.standing.term == 1
+    assert cluster["n2"].running.standing.term == 2
     assert send(cluster, "n3", "n2", RequestVote(9, 9, 9, transfer=True)) == [VoteReply(9, True)]
 
 

@@ -30,7 +30,7 @@ class Bench:
         self.installed = 0
         self.core = Core(
             N1,
-            (N1, N2, N3),
+            1,
             self.log,
             self.store,
             self.fetch,
@@ -42,7 +42,7 @@ class Bench:
             0,
         )
         for peer in (N2, N3):
-            self.core.connected(0, peer)
+            self.core.connected(0, peer, 1)
 
     def _has_installed(self) -> None:
         self.installed += 1

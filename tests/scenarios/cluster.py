@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from chaos.worlds.stepped import StepClock
+from coordinator.raft.membership import founders
 from coordinator.raft.messages import AppendEntries, Message
 from coordinator.raft.replication import Window
 from coordinator.raft.standing import Role
@@ -34,7 +35,7 @@ class Cluster:
     """See the module's docstring.
 
     Args:
-        names: of the nodes, all voters.
+        names: of the nodes that found it: voters.
         window: how much is under way to a follower.
         piece_bytes: of a snapshot, in one message.
 
@@ -53,7 +54,8 @@ class Cluster:
         self.clock = StepClock()
         self.window = window or Window()
         self.piece_bytes = piece_bytes
-        self.voters = tuple(NodeId(name) for name in sorted(names))
+        ids = [NodeId(name) for name in sorted(names)]
+        self.founders = founders({each: f"{each}:1" for each in ids})
         self.trace: list[str] = []
         self.muted: set[tuple[str, str]] = set()
         self.sent_total = 0
@@ -62,12 +64,12 @@ class Cluster:
         self._started_ns = self.clock.monotonic_ns()
         self._cut: set[frozenset[str]] = set()
         self._committed: dict[int, int] = {}  # index to term
-        self.nodes = {voter: Node(self, voter) for voter in self.voters}
-        pairs = [(a, b) for a in self.voters for b in self.voters if a != b]
+        self.nodes = {each: Node(self, each) for each in ids}
+        pairs = [(a, b) for a in ids for b in ids if a != b]
         self.queues: dict[tuple[str, str], deque[Message]] = {pair: deque() for pair in pairs}
         self._connected: set[tuple[str, str]] = set()
-        for voter in self.voters:
-            self.start(voter)
+        for each in ids:
+            self.start(each)
         self.trace.clear()
 
     def __getitem__(self, name: str) -> Node:
@@ -91,9 +93,9 @@ class Cluster:
 
     def stopped(self, node: Node) -> None:
         """Break the connections of a node that runs no more."""
-        for voter in self.voters:
-            if voter != node.id:
-                self._break(node.id, voter)
+        for other in self.nodes:
+            if other != node.id:
+                self._break(node.id, other)
 
     def check(self, node: Node) -> None:
         """See the module's docstring.
@@ -120,7 +122,10 @@ class Cluster:
                 if other.durable_terms().get(index) == terms[index]
                 or min(other.durable_terms(), default=0) > index
             ]
-            if len(holders) <= len(self.voters) // 2:
+            # Once the membership has changed, only the leader's own can be held against this.
+            voters = {*standing.membership.voters}
+            is_telling = standing.role is Role.LEADER or standing.membership == self.founders
+            if is_telling and len(voters & {*holders}) <= len(voters) // 2:
                 raise Broken(f"{node.id} has {index} committed, which only {holders} hold")
 
     # Steps.
@@ -129,8 +134,8 @@ class Cluster:
         """Start a node that is down, and connect it to who is up."""
         node = self[name]
         node.start()
-        for voter in self.voters:
-            self._join(node.id, voter)
+        for other in self.nodes:
+            self._join(node.id, other)
 
     def cut(self, a: str, b: str) -> None:
         """Break the connection, which both notice, and let there be none."""
@@ -238,7 +243,8 @@ class Cluster:
             return
         core = node.running
         if connected is not None:
-            node.event(lambda: core.connected(node.now_ns, connected))
+            life = self[connected].identity.incarnation
+            node.event(lambda: core.connected(node.now_ns, connected, life))
         if disconnected is not None:
             node.event(lambda: core.disconnected(node.now_ns, disconnected))
 

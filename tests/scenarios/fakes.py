@@ -7,7 +7,9 @@ What must never live here: a disk. Called by: unit tests of the core's objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from coordinator.raft.membership import Membership, encode, founders
 from coordinator.raft.messages import Message
 from coordinator.raft.segments.layout import Entry, HardState, record_bytes
 from coordinator.raft.snapshots import SnapshotMeta
@@ -19,12 +21,25 @@ from raftbatch.ids import NodeId
 N1, N2, N3, N4, N5 = (NodeId(f"n{number}") for number in range(1, 6))
 
 
+def members(*voters: NodeId) -> Membership:
+    """Return the first membership of these voters."""
+    return founders({voter: f"{voter}:1" for voter in voters})
+
+
 class FakeLog:
-    """Entries in memory. What is durable is said by `sync`, or at once where `is_instant`."""
+    """Entries in memory. What is durable is said by `sync`, or at once where `is_instant`.
+
+    Before the first entry, for the sake of brief tests, there is the founders' one.
+    """
 
     def __init__(
-        self, *terms: int, base: tuple[int, int] = (0, 0), is_instant: bool = True
+        self,
+        *terms: int,
+        base: tuple[int, int] = (0, 0),
+        is_instant: bool = True,
+        voters: Sequence[NodeId] = (N1, N2, N3),
     ) -> None:
+        self._founders = Entry(0, 0, encode(members(*voters)), is_config=True)
         self.hard_state = HardState(max((*terms, base[1])), None)
         self.lsn = self.durable = 0
         self.is_instant = True
@@ -74,13 +89,18 @@ class FakeLog:
             return self._base[1]
         return self._entries[at - 1][0].term if 0 < at <= len(self._entries) else None
 
-    def append(self, term: int, data: bytes) -> int:
+    def config(self, index: int) -> Entry | None:
+        """As in `Log`."""
+        held = [entry for entry, _ in self._entries if entry.is_config and entry.index <= index]
+        return held[-1] if held else self._founders
+
+    def append(self, term: int, data: bytes, *, is_config: bool = False) -> int:
         """As in `Log`."""
         if self.refusal is not None:
             raise self.refusal
         self._changed()
         self.last_index += 1
-        self._entries.append((Entry(self.last_index, term, data), self.lsn))
+        self._entries.append((Entry(self.last_index, term, data, is_config), self.lsn))
         return self.lsn
 
     def set_hard_state(self, term: int, vote: NodeId | None) -> int:
@@ -118,12 +138,14 @@ class FakeStore:
     def __init__(self, newest: SnapshotMeta | None = None) -> None:
         self.newest = newest
         self.steps: list[str] = []
+        self._begun = meta(0, 0), b""
         self.content = b""
         self._waiting: list[Callable[[bool], None]] = []
 
     def begin(self, index: int, term: int, config: bytes, done: Callable[[bool], None]) -> None:
         """As in `Store`."""
         self.content = b""
+        self._begun = meta(index, term), config
         self._take(f"begin {index}@{term}", done)
 
     def write(self, data: bytes, done: Callable[[bool], None]) -> None:
@@ -133,7 +155,14 @@ class FakeStore:
 
     def finish(self, checksum: bytes, done: Callable[[bool], None]) -> None:
         """As in `Store`."""
-        self._take(f"finish {checksum.decode()}", done)
+        begun, config = self._begun
+
+        def finished(worked: bool) -> None:
+            if worked:
+                self.newest = replace(begun, config=config)
+            done(worked)
+
+        self._take(f"finish {checksum.decode()}", finished)
 
     def answer(self, worked: bool = True) -> None:
         """End the step that waits."""
@@ -169,9 +198,9 @@ class FakeFetch:
         self.pieces_asked.append((offset, done))
 
 
-def standing(log: FakeLog, voters: Sequence[NodeId] = (N1, N2, N3)) -> Standing:
-    """Return n1's standing, with timers that always draw the least."""
-    return Standing(N1, voters, log, Timing(), lambda bound: 0)
+def standing(log: FakeLog, self_id: NodeId = N1) -> Standing:
+    """Return a node's standing, with timers that always draw the least."""
+    return Standing(self_id, 1, Membership(), log, Timing(), lambda bound: 0)
 
 
 def taken(shared: Standing) -> list[tuple[NodeId, Message]]:
@@ -193,7 +222,7 @@ def meta(index: int, term: int, size: int = 10) -> SnapshotMeta:
         term=term,
         created_ms=0,
         chunks=1,
-        config=b"config",
+        config=encode(members(N1, N2, N3)),
         content_bytes=size,
         checksum=b"sum",
         file_bytes=size,

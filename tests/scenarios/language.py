@@ -6,7 +6,8 @@ changed at a node. `pytest tests/scenarios --rewrite` writes them anew.
 
     nodes n1 n2 n3 [message_bytes=N] [in_flight_bytes=N] [piece_bytes=N]
                         a cluster, all connected; must come first
-    log n1 1 1 2        give a node a log, by the terms of its entries, before anything happens
+    log n1 1 1 2        give a node a log, by the terms of its entries, before anything happens;
+                        the first, of term 1, has founded the cluster, and is there anyhow
     term n1 3 [n2]      give it a term and a vote
 
     timeout n1          let time pass until its election timer fires; the others stand still
@@ -125,7 +126,8 @@ class Interpreter:
 
     def do_log(self, name: str, *terms: str) -> None:
         node = self.cluster[name]
-        for term in terms:
+        assert terms[0] == "1", "the first entry has founded the cluster, in term 1"
+        for term in terms[1:]:
             if int(term) > node.data.journal.hard_state.term:
                 node.data.journal.set_hard_state(int(term), None)
             node.data.journal.append(int(term), f"{name}:{term}".encode())

@@ -16,6 +16,7 @@ from chaos.worlds.disk import SimDisk
 from chaos.worlds.stepped import SimWorld, StepClock
 from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
+from coordinator.raft.membership import Membership
 from coordinator.raft.messages import Message
 from coordinator.raft.replication import Window
 from coordinator.raft.retention import RetentionLimits
@@ -47,7 +48,7 @@ class Host(Protocol):
     clock: StepClock
     window: Window
     piece_bytes: int
-    voters: tuple[NodeId, ...]
+    founders: Membership
 
     def send(self, sender: NodeId, to: NodeId, message: Message) -> None:
         """Take a message that has been released."""
@@ -75,22 +76,25 @@ class Node:
         applied: index of the last entry in `state`.
         held: workers that do nothing unless told: `journal-write`, `journal-read`, `snapshots`.
         failure: why it stopped by itself.
+        config: the membership at `applied`, in its encoded form.
         remembered: terms of the entries that were durable when it was last up.
     """
 
-    def __init__(self, host: Host, node_id: NodeId) -> None:
+    def __init__(self, host: Host, node_id: NodeId, joins_as: int | None = None) -> None:
         self.host = host
         self.id = node_id
         self.disk = SimDisk(Random(f"disk {node_id}"), DISK_BYTES)
         self.world = SimWorld(1, self.disk)
-        self.identity = Identity(ClusterId("0" * 32), node_id, 1)
-        DataDirectory.create(self.world, DIRECTORY, self.identity, STORAGE)
+        self.identity = Identity(ClusterId("0" * 32), node_id, joins_as or 1)
+        founders = None if joins_as else host.founders
+        DataDirectory.create(self.world, DIRECTORY, self.identity, STORAGE, founders)
         self.core: Core | None = None
         self.failure: Fatal | None = None
         self.remembered: dict[int, int] = {}
         self.held: set[str] = set()
         self.state: list[str] = []
         self.applied = 0
+        self.config = b""
 
     # Its life.
 
@@ -100,7 +104,7 @@ class Node:
         self.world.clock = self.host.clock
         self.failure = None
         self.held.clear()
-        self.state, self.applied = [], 0
+        self.state, self.applied, self.config = [], 0, b""
         self.data = DataDirectory.open(
             self.world,
             DIRECTORY,
@@ -111,7 +115,7 @@ class Node:
         self.snapshotting = Snapshotting(self.data, self._failed)
         self.core = Core(
             self.id,
-            self.host.voters,
+            self.identity.incarnation,
             self.data.journal,
             self.snapshotting,
             self,
@@ -193,7 +197,7 @@ class Node:
         term = self.data.journal.term(self.applied)
         assert term is not None
         content = "\n".join(self.state).encode()
-        self.snapshotting.capture(self.applied, term, b"config", [content], self.data.retain)
+        self.snapshotting.capture(self.applied, term, self.config, [content], self.data.retain)
 
     # What it shows.
 
@@ -287,7 +291,9 @@ class Node:
                 if entry.index <= commit:
                     assert entry.index == self.applied + 1, f"{self.id} applies with a gap"
                     self.applied = entry.index
-                    if entry.data:
+                    if entry.is_config:
+                        self.config = entry.data
+                    elif entry.data:
                         self.state.append(entry.data.rstrip(PADDING).decode())
 
     def _read(self, first: int) -> Sequence[Entry]:
@@ -303,11 +309,12 @@ class Node:
             with self.data.snapshots.read(newest) as reader:
                 content = reader.read(0, newest.content_bytes).decode()
             self.state, self.applied = content.split("\n") if content else [], newest.index
+            self.config = newest.config
 
     def _failed(self, error: Fatal) -> None:
         self.failure = self.failure or error
 
     def _below(self, bound: int) -> int:
         """Draw: each node another part of the span, in whole ms, so that traces read well."""
-        place = self.host.voters.index(self.id)
-        return bound * place // len(self.host.voters) // MS * MS
+        place = int(self.id[1:]) - 1
+        return bound * place // max(len(self.host.founders.members), place + 1) // MS * MS

@@ -32,7 +32,9 @@ FLOORS: dict[str, set[str]] = {
 
 # Commands that may import upper floors, inside a function only.
 DEFERRED = {
+    "raftbatch.cli.config": "checks what only a coordinator reads",
     "raftbatch.cli.log": "dumps the files of a coordinator",
+    "raftbatch.cli.serve": "runs a coordinator",
 }
 
 # Modules of others that only one floor of ours may import.

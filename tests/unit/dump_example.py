@@ -15,10 +15,12 @@ from coordinator.raft.dump_items import (
     Selection,
     Verdict,
 )
+from coordinator.raft.membership import encode
 from coordinator.raft.retention import RetentionLimits
 from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.snapshots import SnapshotLimits
 from raftbatch.ids import ClusterId, Identity, NodeId
+from tests.scenarios.fakes import N1, members
 
 DATA = "/data"
 JOURNAL = "/data/journal"
@@ -43,6 +45,7 @@ LIMITS = StorageLimits(
     RetentionLimits(log_retention_bytes=1 << 20, log_retention_ms=0, trailing_entries=0),
 )
 EVERYTHING = Selection()
+CONFIG = encode(members(N1))
 
 
 def ignore(what: object) -> None:
@@ -57,7 +60,7 @@ def open_directory(disk: SimDisk) -> tuple[SimWorld, DataDirectory]:
 def make_disk(close: bool = True) -> SimDisk:
     """Make a directory of two segments, with every kind of record, and two snapshots."""
     disk = SimDisk(Random(1))
-    DataDirectory.create(SimWorld(6, disk), DATA, IDENTITY, LIMITS)
+    DataDirectory.create(SimWorld(6, disk), DATA, IDENTITY, LIMITS, None)
     world, opened = open_directory(disk)
     journal = opened.journal
 
@@ -81,7 +84,7 @@ def make_disk(close: bool = True) -> SimDisk:
     journal.append(3, b"z" * 100)  # 13, entry 9
     settle()
     for index, term in ((3, 1), (6, 2)):
-        writer = opened.snapshots.begin(index, term, b"config")
+        writer = opened.snapshots.begin(index, term, CONFIG)
         writer.write(b"content" * 20)
         writer.finish()
     if close:
@@ -108,7 +111,7 @@ def lsns(disk: SimDisk, selection: Selection) -> list[int]:
 
 def make_new() -> SimDisk:
     disk = SimDisk(Random(1))
-    DataDirectory.create(SimWorld(6, disk), DATA, IDENTITY, LIMITS)
+    DataDirectory.create(SimWorld(6, disk), DATA, IDENTITY, LIMITS, None)
     return disk
 
 

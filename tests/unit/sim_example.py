@@ -68,7 +68,19 @@ class EchoNode:
                 self.cluster.note(f"{self.node} refuses: {error.slug}")
             self.journal.flush()
 
-    def connected(self, peer: NodeId) -> None:
+    @property
+    def incarnation(self) -> int:
+        """The only one."""
+        return 1
+
+    def admits(self, peer: NodeId, incarnation: int) -> str | None:
+        """Admit all."""
+        return None
+
+    def refused(self, peer: NodeId, why: str) -> None:
+        """Nobody is."""
+
+    def connected(self, peer: NodeId, incarnation: int) -> None:
         """Greet."""
         self.cluster.note(f"{self.node} +{peer}")
         self.peers[peer] = None

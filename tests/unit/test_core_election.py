@@ -19,10 +19,8 @@ class Candidate:
     """A node with a log of two entries of term 1, in term 1."""
 
     def __init__(self, *voters: NodeId, me: NodeId = N1) -> None:
-        self.log = FakeLog(1, 1)
-        self.standing = standing(self.log, voters or (N1, N2, N3))
-        self.standing.self_id = me
-        self.standing.peers = tuple(each for each in self.standing.voters if each != me)
+        self.log = FakeLog(1, 1, voters=voters or (N1, N2, N3))
+        self.standing = standing(self.log, me)
         self.may_lead = True
         self._wins = 0
         self.election = Election(self.standing, lambda: self.may_lead, self._won)

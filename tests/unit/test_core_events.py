@@ -30,7 +30,7 @@ def test_strangers_are_ignored() -> None:
     for message in (heartbeat(9), RequestVote(9, 9, 9, transfer=True), VoteReply(9, True)):
         node.receive("n9", message)
         node.receive("n1", message)
-    node.core.connected(0, NodeId("n9"))
+    node.core.connected(0, NodeId("n9"), 1)
     node.core.disconnected(0, NodeId("n9"))
     assert node.sent() == []
     assert (node.core.standing.term, node.core.election.deadline_ns) == (1, before)

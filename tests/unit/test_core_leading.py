@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.raft.membership import encode
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
@@ -19,7 +20,9 @@ from coordinator.raft.standing import Role
 from coordinator.raft.timing import MS
 from raftbatch.errors import Draining, NoLeader, NotLeader
 from tests.scenarios.bench import Bench, T, heartbeat
-from tests.scenarios.fakes import N2, N3, FakeLog, FakeStore, entries, meta
+from tests.scenarios.fakes import N1, N2, N3, FakeLog, FakeStore, entries, members, meta
+
+CONFIG = encode(members(N1, N2, N3))
 
 
 def test_leader_feeds_only_who_is_connected_and_probes_again_then() -> None:
@@ -31,7 +34,7 @@ def test_leader_feeds_only_who_is_connected_and_probes_again_then() -> None:
     node.acknowledge("n2", 3)
     assert node.core.standing.commit == 3
     node.sent()
-    node.core.connected(node.now_ns, N3)
+    node.core.connected(node.now_ns, N3, 1)
     assert node.sent() == [(N3, AppendEntries(2, 2, 1, (), 3, 2))]
 
 
@@ -193,7 +196,7 @@ def test_old_snapshot_is_answered_with_what_is_committed() -> None:
     node = Bench()
     node.receive("n2", heartbeat(1, commit=2))
     node.sent()
-    node.receive("n2", InstallSnapshot(1, 2, 1, b"", 1, b"", 0, b"x", 4))
+    node.receive("n2", InstallSnapshot(1, 2, 1, CONFIG, 1, b"", 0, b"x", 4))
     assert node.sent() == [(N2, AppendReply(1, 2, 0, 0, 0, 4))]
     assert node.store.steps == []
 
@@ -207,7 +210,7 @@ def test_installed_snapshot_keeps_the_log_only_if_it_follows(
 ) -> None:
     node = Bench(FakeLog(*terms))
     node.log.set_hard_state(3, None)
-    node.receive("n2", InstallSnapshot(3, 4, 1, b"", 1, b"sum", 0, b"x", 1))
+    node.receive("n2", InstallSnapshot(3, 4, 1, CONFIG, 1, b"sum", 0, b"x", 1))
     node.store.answer_all()
     assert (node.core.standing.commit, node.installed, node.log.terms) == (4, 1, kept)
     assert node.log.term(4) == 1
@@ -216,7 +219,7 @@ def test_installed_snapshot_keeps_the_log_only_if_it_follows(
 
 def test_snapshot_that_was_overtaken_is_not_installed() -> None:
     node = Bench(FakeLog(1, 1))
-    node.receive("n2", InstallSnapshot(1, 4, 1, b"", 1, b"sum", 0, b"x", 1))
+    node.receive("n2", InstallSnapshot(1, 4, 1, CONFIG, 1, b"sum", 0, b"x", 1))
     node.receive("n2", AppendEntries(1, 2, 1, entries(3, 1, 1, 1), 5, 1))
     node.store.answer_all()
     assert (node.core.standing.commit, node.installed) == (5, 0)
@@ -232,7 +235,7 @@ def test_entries_read_from_disk_go_out_once_however_late() -> None:
     (first, done), *_ = node.fetch.entries_asked
     assert first == 3
     node.core.disconnected(node.now_ns, N2)
-    node.core.connected(node.now_ns, N2)
+    node.core.connected(node.now_ns, N2, 1)
     node.acknowledge("n2", 2)
     assert len(node.fetch.entries_asked) == 2
     node.sent()

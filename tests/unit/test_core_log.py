@@ -15,6 +15,7 @@ from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.sim import Machine, SimNode
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import LogConfig, ReplicatedLog
+from coordinator.raft.membership import Membership
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
@@ -23,7 +24,7 @@ from coordinator.raft.snapshots import SnapshotMeta
 from raftbatch.errors import Fatal, Invariant, NotLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.world import Buffer
-from tests.scenarios.fakes import N1
+from tests.scenarios.fakes import N1, members
 from tests.scenarios.node import DIRECTORY, STORAGE
 
 
@@ -56,6 +57,9 @@ class NoPeers:
         """Nobody is there."""
         raise AssertionError(f"{message} to {peer}")
 
+    def update(self, membership: Membership) -> None:
+        """They stay away."""
+
 
 class Bench:
     """A machine, and the node on it."""
@@ -80,12 +84,11 @@ class Bench:
     def _boot(self) -> ReplicatedLog:
         if not DataDirectory.is_initialised(self.world, DIRECTORY):
             identity = Identity(ClusterId("0" * 32), N1, 1)
-            DataDirectory.create(self.world, DIRECTORY, identity, STORAGE)
+            DataDirectory.create(self.world, DIRECTORY, identity, STORAGE, members(N1))
         return ReplicatedLog(
             self.world,
             DIRECTORY,
             STORAGE,
-            [N1],
             NoPeers(),
             self.replica,
             LogConfig(window=Window(message_bytes_max=4000, in_flight_bytes_max=4000)),

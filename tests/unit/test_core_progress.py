@@ -54,7 +54,7 @@ def step(progress: Progress, name: str, first: int, second: int) -> None:
 def test_progress_invariants_hold_whatever_happens(
     next_index: int, events: list[tuple[str, int, int]]
 ) -> None:
-    progress = Progress(next_index, 0, is_connected=True)
+    progress = Progress(1, next_index, 0, is_connected=True)
     for event in events:
         match = progress.match
         step(progress, *event)
@@ -73,7 +73,7 @@ def test_progress_invariants_hold_whatever_happens(
 @given(next_index=st.integers(1, 30), hints=st.lists(INDICES, max_size=30))
 def test_progress_probe_ends(next_index: int, hints: list[int]) -> None:
     """Every answer to a probe that says no brings the next one further down."""
-    progress = Progress(next_index, 0, is_connected=True)
+    progress = Progress(1, next_index, 0, is_connected=True)
     for hint in hints:
         before = progress.next
         if before == 1:
@@ -83,7 +83,7 @@ def test_progress_probe_ends(next_index: int, hints: list[int]) -> None:
 
 
 def test_progress_leaves_probe_where_the_follower_is() -> None:
-    progress = Progress(9, 0, is_connected=True)
+    progress = Progress(1, 9, 0, is_connected=True)
     assert progress.acknowledged(4)
     assert (progress.feeding, progress.match, progress.next) == (Feeding.PROBE, 4, 9)
     assert progress.acknowledged(8)
@@ -96,7 +96,7 @@ def test_progress_leaves_probe_where_the_follower_is() -> None:
 
 
 def test_progress_ignores_a_refusal_that_is_old() -> None:
-    progress = Progress(7, 0, is_connected=True)
+    progress = Progress(1, 7, 0, is_connected=True)
     progress.acknowledged(6)
     progress.rejected(5, 2)
     assert (progress.feeding, progress.next) == (Feeding.REPLICATE, 7), "it holds that"
@@ -104,7 +104,7 @@ def test_progress_ignores_a_refusal_that_is_old() -> None:
     assert (progress.feeding, progress.next) == (Feeding.PROBE, 7), "never below what it holds"
     progress.rejected(8, 3)
     assert progress.next == 7, "an answer to what was sent before the probe"
-    probing = Progress(9, 0, is_connected=True)
+    probing = Progress(1, 9, 0, is_connected=True)
     probing.rejected(8, 5)
     probing.is_waiting = True
     probing.rejected(8, 2)
@@ -112,7 +112,7 @@ def test_progress_ignores_a_refusal_that_is_old() -> None:
 
 
 def test_progress_begins_anew_with_a_connection() -> None:
-    progress = Progress(5, 0, is_connected=True)
+    progress = Progress(1, 5, 0, is_connected=True)
     progress.acknowledged(4)
     progress.sent(9, 100)
     progress.is_waiting = True
@@ -123,7 +123,7 @@ def test_progress_begins_anew_with_a_connection() -> None:
 
 
 def test_progress_sends_a_piece_once_for_all_who_say_the_same() -> None:
-    progress = Progress(1, 0, is_connected=True)
+    progress = Progress(1, 1, 0, is_connected=True)
     progress.needs_snapshot(meta(5, 1))
     progress.is_waiting, progress.piece_round = True, 3
     progress.has_of_snapshot(5, 4, 3)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.raft.membership import encode
 from coordinator.raft.messages import InstallSnapshot, SnapshotReply
 from coordinator.raft.receiving import Receiving
-from tests.scenarios.fakes import N2, N3, FakeLog, FakeStore, standing, taken
+from tests.scenarios.fakes import N1, N2, N3, FakeLog, FakeStore, members, standing, taken
+
+CONFIG = encode(members(N1, N2, N3))
 
 
 class Transfer:
@@ -27,7 +30,7 @@ class Transfer:
         self, offset: int, data: bytes, *, index: int = 9, checksum: bytes = b"sum", round_: int = 1
     ) -> None:
         """Receive one."""
-        message = InstallSnapshot(1, index, 1, b"config", 6, checksum, offset, data, round_)
+        message = InstallSnapshot(1, index, 1, CONFIG, 6, checksum, offset, data, round_)
         self.receiving.on_install_snapshot(message)
 
     def said(self) -> list[tuple[int, int, int]]:
@@ -126,7 +129,7 @@ def test_full_disk_asks_for_nothing_at_once(transfer: Transfer, steps: int) -> N
 
 
 def test_empty_snapshot_is_installed_too(transfer: Transfer) -> None:
-    message = InstallSnapshot(1, 9, 1, b"config", 0, b"sum", 0, b"", 1)
+    message = InstallSnapshot(1, 9, 1, CONFIG, 0, b"sum", 0, b"", 1)
     transfer.receiving.on_install_snapshot(message)
     transfer.store.answer_all()
     assert transfer.installed == [(9, 1)]

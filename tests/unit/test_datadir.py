@@ -10,11 +10,13 @@ from chaos.suites.journal_run import IDENTITY, LIMITS
 from chaos.worlds.disk import SimDisk
 from chaos.worlds.stepped import SimWorld
 from coordinator.raft.datadir import DataDirectory, StorageLimits, snapshots_directory
+from coordinator.raft.membership import encode
 from coordinator.raft.retention import RetentionLimits
 from coordinator.raft.snapshots import SnapshotLimits, Snapshots
 from raftbatch.errors import CannotStart, Corrupt, Fatal
 from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.world import join
+from tests.scenarios.fakes import N1, members
 
 STORAGE = StorageLimits(
     journal=LIMITS,
@@ -33,7 +35,7 @@ class Node:
         self.disk = SimDisk(Random(1), 4 << 20)
         self.failures: list[Fatal] = []
         self.world = SimWorld(1, self.disk)
-        DataDirectory.create(self.world, DATA, IDENTITY, STORAGE)
+        DataDirectory.create(self.world, DATA, IDENTITY, STORAGE, None)
         self.data = self.open()
 
     def open(self) -> DataDirectory:
@@ -62,7 +64,7 @@ class Node:
 
     def snapshot(self, index: int, term: int = 1) -> None:
         """Write a snapshot."""
-        writer = self.data.snapshots.begin(index, term, b"config")
+        writer = self.data.snapshots.begin(index, term, encode(members(N1)))
         writer.write(b"the state")
         writer.finish()
 
@@ -89,7 +91,7 @@ def test_directory_is_begun_once() -> None:
     node = Node()
     node.data.close()
     with pytest.raises(CannotStart, match="holds a journal already"):
-        DataDirectory.create(node.world, DATA, IDENTITY, STORAGE)
+        DataDirectory.create(node.world, DATA, IDENTITY, STORAGE, None)
     assert node.open().identity == IDENTITY
 
 
@@ -101,7 +103,7 @@ def test_directory_with_snapshots_alone_is_not_empty() -> None:
         node.disk.remove(join(DATA, "journal") + "/" + name)
     assert DataDirectory.is_initialised(node.world, DATA)
     with pytest.raises(CannotStart, match="holds snapshots, but no journal"):
-        DataDirectory.create(node.world, DATA, IDENTITY, STORAGE)
+        DataDirectory.create(node.world, DATA, IDENTITY, STORAGE, None)
 
 
 def test_refusal_to_open_gives_the_lock_back() -> None:
@@ -126,7 +128,7 @@ def test_snapshot_of_another_node_is_refused() -> None:
         Identity(ClusterId("f" * 32), NodeId("n2"), 1),
         STORAGE.snapshots,
     )
-    writer = foreign.begin(1, 1, b"config")
+    writer = foreign.begin(1, 1, encode(members(N1)))
     writer.write(b"the state")
     writer.finish()
     content = other.disk.read(f"/elsewhere/{name}")

@@ -18,6 +18,7 @@ from coordinator.raft.dump_items import (
 from coordinator.raft.segments.mark import encode_mark
 from raftbatch.errors import InvalidRequest
 from tests.unit.dump_example import (
+    CONFIG,
     DATA,
     FIRST,
     JOURNAL,
@@ -54,8 +55,8 @@ def test_dump_tells_all_that_is_there(disk: SimDisk) -> None:
     assert [(s.first_index, s.last_index) for s in segments] == [(7, 7), (8, 9)]
     snapshots = [item for item in items if isinstance(item, Snapshot)]
     assert [(s.index, s.term, s.state, s.chunks, s.config) for s in snapshots] == [
-        (3, 1, "intact", 3, b"config"),
-        (6, 2, "intact", 3, b"config"),
+        (3, 1, "intact", 3, CONFIG),
+        (6, 2, "intact", 3, CONFIG),
     ]
     said = [(r.kind, r.index, r.term, r.vote, r.in_order) for r in records_of(items)]
     assert said[0] == ("state", None, 1, "n1", True)

@@ -15,13 +15,26 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.dump_items import ITEMS
 from coordinator.raft.dump_view import StillFiles
+from coordinator.raft.membership import Rank
 from raftbatch.cli.main import app
 from raftbatch.cli.text import iso_time
-from raftbatch.realworld import RealFiles
+from raftbatch.realworld import RealFiles, RealWorld
+from tests.scenarios.fakes import N1, N2, N3, N4, members
 from tests.tidy.tree import ROOT
-from tests.unit.dump_example import FIRST, JOURNAL, NEWEST, OLDER, SECOND, make_disk
+from tests.unit.dump_example import (
+    CONFIG,
+    FIRST,
+    IDENTITY,
+    JOURNAL,
+    LIMITS,
+    NEWEST,
+    OLDER,
+    SECOND,
+    make_disk,
+)
 
 
 @pytest.fixture
@@ -182,9 +195,24 @@ def test_log_dump_says_that_a_node_is_running(
 
 
 def test_log_dump_shows_the_configuration_in_a_snapshot(cli: CliRunner, directory: Path) -> None:
-    assert re.search(r"636f6e666967 \|config\|$", dumped(cli, directory), re.MULTILINE)
+    assert re.search(r"^ +6 +2  intact .* n1$", dumped(cli, directory), re.MULTILINE)
     snapshots = [i for i in objects(dumped(cli, directory, "--json")) if i["type"] == "snapshot"]
-    assert [base64.b64decode(str(item["config"])) for item in snapshots] == [b"config"] * 2
+    assert [base64.b64decode(str(item["config"])) for item in snapshots] == [CONFIG] * 2
+
+
+def test_log_dump_shows_memberships(cli: CliRunner, tmp_path: Path) -> None:
+    joining = members(N1, N2).added(N3, "n3:1", Rank.JOINING).added(N4, "n4:1", Rank.LEARNER)
+    founding = tmp_path / "founding"
+    DataDirectory.create(RealWorld(), str(founding), IDENTITY, LIMITS, joining)
+    output = dumped(cli, founding)
+    assert "state      term 1, no vote" in output
+    assert "entries    1..1, last term 1" in output
+    said = r"^ +1  config +1 +1 +0 +\d+ +1@512  [0-9a-f]{8}  n1 n2, learner n4, joining n3$"
+    assert re.search(said, output, re.MULTILINE)
+    (record,) = (i for i in objects(dumped(cli, founding, "--json")) if i["type"] == "record")
+    assert (record["kind"], record["index"], record["term"]) == ("config", 1, 1)
+    only = dumped(cli, founding, "--from", "1", "--to", "1")
+    assert " config " in only
 
 
 def test_log_dump_is_quiet_where_its_reader_goes_away(directory: Path) -> None:

@@ -274,12 +274,9 @@ def test_connection_that_breaks_is_always_a_connection_error() -> None:
     async def main() -> None:
         echo = Echo()
         listener = await echo.listen()
-        host, _, port = listener.address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        connection = RealConnection(reader, writer)
-        connection.write(b"?")
-        assert await connection.read(1) == b"?"
-        reader.set_exception(TimeoutError(110, "as the kernel reports a silent peer"))
+        connection = await echo.connect(listener)
+        assert isinstance(connection, RealConnection)
+        connection.connection_lost(TimeoutError(110, "as the kernel reports a silent peer"))
         for call in (connection.read(1), connection.drain()):
             with pytest.raises(ConnectionError, match="silent peer"):
                 await call

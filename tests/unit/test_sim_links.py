@@ -22,6 +22,8 @@ SOON_S = 1.0  # long enough to connect and for a message to arrive
 class End:
     """A process that writes down what it hears."""
 
+    incarnation = 1
+
     def __init__(self, links: Links, loop: VirtualLoop, node: NodeId) -> None:
         self.process = loop.spawn(node)
         self.port: Port = links.open(node, self.process)
@@ -33,7 +35,14 @@ class End:
         """Note `peer:message`."""
         self.heard.append(f"{peer}:{message}")
 
-    def connected(self, peer: NodeId) -> None:
+    def admits(self, peer: NodeId, incarnation: int) -> str | None:
+        """Admit all."""
+        return None
+
+    def refused(self, peer: NodeId, why: str) -> None:
+        """Nobody is."""
+
+    def connected(self, peer: NodeId, incarnation: int) -> None:
         """Note `+peer`."""
         self.links.append(f"+{peer}")
 

@@ -30,7 +30,7 @@ class Shell:
         self.sent: list[tuple[NodeId, Message]] = []
         self.core = Core(
             N1,
-            (N1, N2, N3),
+            1,
             FakeLog(1, 1),
             FakeStore(),
             FakeFetch(),
@@ -42,12 +42,12 @@ class Shell:
             0,
         )
         self.transport = PeerTransport(lambda to, message: self.sent.append((to, message)))
-        self.node = HardenedSyncObj((N1, N2, N3), self.transport, self.core, lambda: self.now_ns)
+        self.node = HardenedSyncObj(self.transport, self.core, lambda: self.now_ns)
 
     def lead(self) -> None:
         """Become the leader of term 2."""
         for peer in (N2, N3):
-            self.transport.came(peer)
+            self.transport.came(peer, 1)
         while self.core.election.phase.value == "waiting":
             self.now_ns += 50 * MS
             self.node.doTick(0.0)
@@ -121,6 +121,7 @@ def test_every_overridden_name_exists_in_the_base() -> None:
 
 
 def test_messages_of_the_transport_reach_the_core(shell: Shell) -> None:
+    shell.transport.came(N2, 1)
     shell.transport.arrived(N2, AppendEntries(1, 2, 1, (), 0, 1))
     assert shell.core.standing.leader == N2
     assert shell.core.standing.outbox[-1].message == AppendReply(1, 2, 0, 0, 0, 1)

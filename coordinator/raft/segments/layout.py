@@ -88,6 +88,12 @@ class Kind(IntEnum):
     """All entries are gone; a snapshot whose last index and term these are replaces them."""
     DROP = 5
     """Segments numbered below that index may be gone; term is 0."""
+    CONFIG = 6
+    """The same as `ENTRY`, but that data is a membership (`membership`)."""
+
+
+ENTRY_KINDS = (Kind.ENTRY, Kind.CONFIG)
+"""The kinds that add an entry to the log."""
 
 
 class Entry(NamedTuple):
@@ -97,11 +103,13 @@ class Entry(NamedTuple):
         index: from 1, without gaps.
         term: in which a leader appended it; never decreases.
         data: its content, opaque here.
+        is_config: whether that is a membership, in its encoded form.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     term: int
     data: bytes
+    is_config: bool = False
 
 
 class Record(NamedTuple):

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from coordinator.raft.segments.index import ANCHOR_BYTES, Piece
-from coordinator.raft.segments.layout import Entry, Kind, decode_record, record_bytes, segment_name
+from coordinator.raft.segments.layout import (
+    ENTRY_KINDS,
+    Entry,
+    Kind,
+    decode_record,
+    record_bytes,
+    segment_name,
+)
 from coordinator.raft.segments.writer import TryLater, disk_errors
 from raftbatch.errors import Corrupt, DiskFailed, Overloaded
 from raftbatch.world import File, Files, Worker, join
@@ -143,10 +150,10 @@ def _entries(path: str, file: File, piece: Piece) -> Iterator[Entry]:
             start, offset = start + offset, 0
             data = memoryview(file.read_at(start, min(left, max(_WINDOW_BYTES, 2 * len(data)))))
             continue
-        if isinstance(record, str) or (record.kind == Kind.ENTRY and record.index > due):
+        if isinstance(record, str) or (record.kind in ENTRY_KINDS and record.index > due):
             found = record if isinstance(record, str) else f"entry {record.index} stands there"
             raise Corrupt(path, start + offset, f"entry {due} is not there: {found}")
-        if record.kind == Kind.ENTRY and record.index == due:
-            yield Entry(due, record.term, bytes(record.data))
+        if record.kind in ENTRY_KINDS and record.index == due:
+            yield Entry(due, record.term, bytes(record.data), record.kind == Kind.CONFIG)
             due += 1
         offset += record_bytes(len(record.data))

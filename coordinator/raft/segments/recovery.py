@@ -7,11 +7,20 @@ anything that runs after the start. Called by: the journal. Blocking.
 
 from __future__ import annotations
 
-from coordinator.raft.segments.layout import TEMPORARY, segment_name, segment_seq
+from coordinator.raft.segments.layout import (
+    SECTOR_BYTES,
+    TEMPORARY,
+    HardState,
+    Kind,
+    record_bytes,
+    segment_name,
+    segment_seq,
+)
 from coordinator.raft.segments.mark import MARK_NAME, Mark
 from coordinator.raft.segments.replay import Progress, Reading, Recovered, is_initialised
 from coordinator.raft.segments.writer import (
     NO_DESCRIPTOR,
+    Operation,
     SegmentWriter,
     TryLater,
     create_mark,
@@ -25,8 +34,24 @@ from raftbatch.ids import Identity
 from raftbatch.world import File, Files, World, join
 
 
-def create(world: World, directory: str, identity: Identity, segment_bytes: int) -> None:
-    """Begin an empty journal, durably.
+def create(
+    world: World,
+    directory: str,
+    identity: Identity,
+    segment_bytes: int,
+    founders: bytes | None = None,
+) -> None:
+    """Begin a journal, durably: empty, or with the membership that founded the cluster.
+
+    That is entry 1, of term 1, there as soon as the journal is. The node is in term 1 then:
+    no log holds an entry of a later term than its node's.
+
+    Args:
+        world: the ports.
+        directory: of the segments.
+        identity: whose journal it is.
+        segment_bytes: size of the first segment.
+        founders: the membership in its encoded form; None for an empty log.
 
     Raises:
         CannotStart: there is one already, or no room.
@@ -39,7 +64,19 @@ def create(world: World, directory: str, identity: Identity, segment_bytes: int)
         with disk_errors(f"creating {directory}", retryable=True):
             files.make_directory(directory)
         create_mark(files, directory)
-        create_segment(files, directory, first_header(world, identity, segment_bytes)).close()
+        if founders is None:
+            header = first_header(world, identity, segment_bytes, HardState(0, None))
+            create_segment(files, directory, header).close()
+            return
+        size = max(segment_bytes, SECTOR_BYTES + record_bytes(len(founders)))
+        header = first_header(world, identity, size, HardState(1, None))
+        first = Operation(Kind.CONFIG, 1, 1, 1, founders)
+        create_segment(files, directory, header, [first]).close()
+        # Durable with its name: the mark may say so, and damage to it is no torn write.
+        with disk_errors(f"marking {directory}", retryable=True):
+            mark = Mark(join(directory, MARK_NAME), files.open(join(directory, MARK_NAME), "write"))
+        write_mark(mark, 1)
+        mark.close()
     except TryLater as error:
         raise CannotStart(f"no room for a journal: {error}") from None
 

@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from coordinator.raft.membership import decode as decode_membership
+from coordinator.raft.segments.configs import Configs
 from coordinator.raft.segments.index import Anchoring, Index, Written
 from coordinator.raft.segments.layout import (
     SECTOR_BYTES,
+    Entry,
     Header,
     Kind,
     Record,
@@ -52,6 +55,7 @@ class Recovered:
         cursor: where the next record goes.
         index: where the entries are.
         terms: of the entries.
+        configs: those entries that hold a membership.
         anchoring: to go on with.
         repairs: what was cut or cleared away, each a sentence for the log.
     """
@@ -60,6 +64,7 @@ class Recovered:
     cursor: Cursor
     index: Index
     terms: Terms
+    configs: Configs
     anchoring: Anchoring
     repairs: list[str] = field(default_factory=list)
 
@@ -110,6 +115,7 @@ class Reading:
         self._index = Index()
         self._anchoring = Anchoring()
         self._terms = Terms(0, 0)
+        self._configs = Configs()
         self._cursor: Cursor | None = None
         self._headers: list[Header] = []
         self.torn: TornTail | None = None
@@ -138,7 +144,12 @@ class Reading:
         cursor = self._cursor
         assert cursor is not None, "records() comes first"
         recovered = Recovered(
-            cursor.header.identity, cursor, self._index, self._terms, self._anchoring
+            cursor.header.identity,
+            cursor,
+            self._index,
+            self._terms,
+            self._configs,
+            self._anchoring,
         )
         if self.torn:
             recovered.repairs.append(str(self.torn))
@@ -218,12 +229,19 @@ class Reading:
         match record.kind:
             case Kind.ENTRY:
                 self._terms.append(record.index, record.term)
+            case Kind.CONFIG:
+                self._terms.append(record.index, record.term)
+                entry = Entry(record.index, record.term, bytes(record.data), is_config=True)
+                self._configs.append(entry)
             case Kind.KEEP:
                 self._terms.keep(record.index, record.term)
+                self._configs.keep(record.index)
             case Kind.RESET:
                 self._terms.reset(record.index, record.term)
+                self._configs.keep(0)
             case Kind.DROP:
                 self._terms.forget_below(self._index.base)
+                self._configs.forget_below(self._index.base)
         cursor.advance(Kind(record.kind), record.term, record.index, record.data)
 
     def _judge_tail(self, path: str, scan: Scan) -> None:
@@ -263,8 +281,10 @@ def _misfit(cursor: Cursor, terms: Terms, record: Record) -> str | None:
     """Return why a record cannot follow what came before it; None if it can."""
     last, term = cursor.last_index, cursor.last_term
     match record.kind:
-        case Kind.ENTRY if record.index != last + 1 or record.term < term:
+        case Kind.ENTRY | Kind.CONFIG if record.index != last + 1 or record.term < term:
             return f"entry {record.index} of term {record.term} follows {last} of term {term}"
+        case Kind.CONFIG if not _is_membership(record.data):
+            return f"entry {record.index} is said to be a membership, which it is not"
         case Kind.KEEP if record.index > last:
             return f"entries above {record.index} taken back where the last is {last}"
         case Kind.KEEP if record.index >= terms.base and record.term != terms.of(record.index):
@@ -275,10 +295,19 @@ def _misfit(cursor: Cursor, terms: Terms, record: Record) -> str | None:
             return f"the vote in term {record.term} is no node id, or another than before"
         case Kind.DROP if record.index > cursor.header.seq:
             return f"segments below {record.index} dropped in segment {cursor.header.seq}"
-        case Kind.ENTRY | Kind.KEEP | Kind.RESET | Kind.STATE | Kind.DROP:
+        case Kind.ENTRY | Kind.CONFIG | Kind.KEEP | Kind.RESET | Kind.STATE | Kind.DROP:
             return None
         case _:
             return f"records of kind {record.kind} are unknown to this version"
+
+
+def _is_membership(data: memoryview) -> bool:
+    """Return whether these are the bytes of a membership."""
+    try:
+        decode_membership(bytes(data))
+    except ValueError:
+        return False
+    return True
 
 
 def _may_vote(cursor: Cursor, record: Record) -> bool:
@@ -304,6 +333,17 @@ def _chain(files: Files, directory: str) -> list[Header]:
             break  # below it only what was dropped may be missing: `_check_end` looks
         headers.append(read_header(files, directory, seq))
     return headers[::-1]
+
+
+def read_identity(files: Files, directory: str) -> Identity:
+    """Return whose journal it is, by the header of its newest segment.
+
+    Raises:
+        Corrupt: that is damaged, or missing.
+        CannotStart: there is no journal.
+        DiskFailed: it cannot be read.
+    """
+    return _chain(files, directory)[-1].identity
 
 
 def read_header(files: Files, directory: str, seq: int) -> Header:

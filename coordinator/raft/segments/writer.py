@@ -90,7 +90,7 @@ class Cursor:
     def advance(self, kind: int, term: int, index: int, data: Buffer) -> None:
         """Take in what a record says; the same for a record written and one read back."""
         match kind:
-            case Kind.ENTRY | Kind.KEEP | Kind.RESET:
+            case Kind.ENTRY | Kind.CONFIG | Kind.KEEP | Kind.RESET:
                 self.last_index, self.last_term = index, term
             case Kind.STATE:
                 vote = bytes(data).decode("utf-8")
@@ -269,7 +269,7 @@ class SegmentWriter:
 def placement(anchoring: Anchoring, kind: int, index: int, seq: int, offset: int) -> Event | None:
     """Return what a record at `offset` of segment `seq` tells the index, if anything."""
     match kind:
-        case Kind.ENTRY:
+        case Kind.ENTRY | Kind.CONFIG:
             return Placed(index, seq, offset) if anchoring.is_anchor(seq, offset) else None
         case Kind.KEEP:
             anchoring.interrupt()
@@ -295,8 +295,10 @@ def opened(header: Header) -> Opened:
     )
 
 
-def first_header(world: World, identity: Identity, segment_bytes: int) -> Header:
-    """Return the header of the first segment of an empty journal."""
+def first_header(
+    world: World, identity: Identity, segment_bytes: int, hard_state: HardState
+) -> Header:
+    """Return the header of the first segment of a journal."""
     return Header(
         identity=identity,
         seq=1,
@@ -306,19 +308,29 @@ def first_header(world: World, identity: Identity, segment_bytes: int) -> Header
         oldest=1,
         last_index=0,
         last_term=0,
-        hard_state=HardState(0, None),
+        hard_state=hard_state,
         created_ms=max(world.clock.wall_ms(), 0),
     )
 
 
-def create_segment(files: Files, directory: str, header: Header) -> File:
-    """Create a segment, durable in name and content before the first record.
+def create_segment(
+    files: Files, directory: str, header: Header, operations: Sequence[Operation] = ()
+) -> File:
+    """Create a segment, durable in name and content before any further record.
+
+    Args:
+        files: where.
+        directory: of the segments.
+        header: the segment's; of a size that has room for the operations.
+        operations: the first records, there as soon as the name is.
 
     Raises:
         TryLater: no room; nothing is left behind.
         DiskFailed: the node must stop.
     """
-    return _create(files, directory, segment_name(header.seq), header.size, encode_header(header))
+    records = encode_records(operations, header.base_lsn - 1, header.salt)
+    content = b"".join([encode_header(header), *records])
+    return _create(files, directory, segment_name(header.seq), header.size, content)
 
 
 def create_mark(files: Files, directory: str) -> None:

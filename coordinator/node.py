@@ -1,0 +1,251 @@
+"""One node, as those see it who ask something of it: clients, operators, other coordinators.
+
+It is there from before the log is opened until after it is closed, so that
+whoever asks in between gets an answer that says what is going on.
+
+What lives here: its phase, what it may be asked in which, and its state in one
+value. What must never live here: bytes of a protocol (`rpc`), starting and
+stopping (`server`). Called by: `rpc`, `server`. One thread: the loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from coordinator.config import NodeConfig
+from coordinator.founding import adopted, born
+from coordinator.opaque import OpaqueReplica
+from coordinator.raft.counters import Counters
+from coordinator.raft.greeting import Adopt, Ask, Join, Joined, Reply, Request, refused
+from coordinator.raft.log import ReplicatedLog
+from coordinator.raft.membership import Member, Rank
+from coordinator.raft.progress import Progress
+from coordinator.raft.proposals import Proposal
+from coordinator.raft.standing import Role
+from coordinator.raft.transport import PeerState
+from raftbatch.errors import Draining, InvalidRequest, NoLeader, PayloadTooLarge, RaftbatchError
+from raftbatch.ids import Identity, NodeId
+
+
+class Phase(Enum):
+    """Where a node is in its life."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """A member, and what the leader believes of it.
+
+    Attributes:
+        member: the member.
+        client_address: where clients reach it, as far as the configuration says.
+        progress: where this node leads, and it is another; else None.
+    """
+
+    member: Member
+    client_address: str
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """How it stands with a node; empty values for what it does not know yet."""
+
+    node_id: NodeId
+    cluster_name: str
+    phase: Phase
+    waiting: Mapping[NodeId, str]
+    identity: Identity | None = None
+    role: str = ""
+    term: int = 0
+    leader: str = ""
+    leader_address: str = ""
+    commit: int = 0
+    applied: int = 0
+    digest: bytes = b""
+    members: tuple[MemberState, ...] = ()
+    peers: tuple[PeerState, ...] = ()
+    space: str = ""
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+class Node:
+    """See the module's docstring.
+
+    Attributes:
+        config: what the node was told.
+        counters: of all that happens.
+        phase: see `Phase`.
+        log: from when it is opened on.
+        replica: what it feeds.
+        waiting: returns for whom a node that starts waits, and why.
+        peers: returns how it stands with the other coordinators.
+        on_stopping: called once the node takes nothing new any more.
+    """
+
+    def __init__(self, config: NodeConfig, counters: Counters) -> None:
+        self.config = config
+        self.counters = counters
+        self.phase = Phase.STARTING
+        self.log: ReplicatedLog | None = None
+        self.replica = OpaqueReplica()
+        self.waiting: Callable[[], Mapping[NodeId, str]] = dict
+        self.peers: Callable[[], list[PeerState]] = list
+        self.on_stopping: list[Callable[[], None]] = []
+
+    # What it is.
+
+    def state(self) -> NodeState:
+        """Return how it stands, as far as this node knows."""
+        name, cluster = self.config.node_id, self.config.cluster.name
+        if self.log is None:
+            return NodeState(name, cluster, self.phase, self.waiting())
+        log = self.log
+        return NodeState(
+            name,
+            cluster,
+            self.phase,
+            {},
+            log.identity,
+            log.role.value,
+            log.term,
+            log.leader or "",
+            self.client_address(log.leader),
+            log.commit,
+            log.applied,
+            self.replica.digest,
+            self.members(),
+            tuple(self.peers()),
+            log.space.name.lower(),
+            dict(self.counters.values),
+        )
+
+    def members(self) -> tuple[MemberState, ...]:
+        """Return who belongs to the cluster, by the newest membership in this node's log.
+
+        Raises:
+            NoLeader: definite; the node has no log yet.
+        """
+        log = self._opened()
+        followers = log.followers
+        return tuple(
+            MemberState(each, self.client_address(each.node_id), followers.get(each.node_id))
+            for each in log.membership.members
+        )
+
+    def client_address(self, node: str | None) -> str:
+        """Return where clients reach a node; empty where the configuration does not say."""
+        found = self.config.cluster.nodes.get(NodeId(node or ""))
+        return found.client if found else ""
+
+    # What clients ask.
+
+    def append(self, data: bytes) -> Proposal:
+        """Propose an entry.
+
+        Raises:
+            NotLeader, NoLeader, Draining, NoSpace, Overloaded, PayloadTooLarge, InvalidRequest:
+                definite.
+            Fatal: the log has ended.
+        """
+        log = self._taking()
+        limit = self.config.storage.journal.entry_bytes_max
+        if not data:
+            raise InvalidRequest("an entry needs at least a byte")
+        if len(data) > limit:
+            raise PayloadTooLarge(f"an entry of {len(data)} bytes is over entry_bytes_max, {limit}")
+        return log.propose(log.term, data)
+
+    # What operators ask; each raises what `ReplicatedLog` says, and `Draining` while it stops.
+
+    async def add(self, node: NodeId, address: str, rank: Rank) -> Member:
+        """Add a node."""
+        return await self._taking().add(node, address, rank)
+
+    async def promote(self, node: NodeId) -> None:
+        """Let a learner vote."""
+        await self._taking().promote(node)
+
+    async def remove(self, node: NodeId) -> None:
+        """Remove a member."""
+        await self._taking().remove(node)
+
+    async def move(self, node: NodeId, address: str) -> None:
+        """Note another address of a member."""
+        await self._taking().move(node, address)
+
+    async def transfer(self, heir: NodeId | None) -> NodeId:
+        """Hand leadership over, to the voter that holds most where none is named.
+
+        Raises:
+            NoLeader: definite; it was not taken in time, and this node still leads.
+        """
+        log = self._taking()
+        chosen = heir or next(iter(self.heirs()), None)
+        if chosen is None:
+            if log.role is Role.LEADER:
+                raise InvalidRequest("there is no other voter that is connected")
+            chosen = self.config.node_id  # refused, with the leader's name
+        if not await log.transfer(chosen):
+            raise NoLeader(f"{chosen} did not take over in time: {self.config.node_id} leads still")
+        return chosen
+
+    def heirs(self) -> list[NodeId]:
+        """Return to whom leadership could be handed, who holds most first; none if it is not ours.
+
+        Of those that hold the same the one with the least on its way is the quickest.
+        """
+        log = self.log
+        if log is None or log.role is not Role.LEADER:
+            return []
+        voters = [
+            (-progress.match, progress.in_flight_bytes, node)
+            for node, progress in log.followers.items()
+            if progress.is_connected and node in log.membership.voters
+        ]
+        return [node for _, _, node in sorted(voters)]
+
+    # What other coordinators ask.
+
+    async def answer(self, request: Request, _certificate: str | None) -> Reply:
+        """Answer a question at the door; see `door.OnRequest`."""
+        log = self._opened()
+        match request:
+            case Ask():
+                return born(log.identity)
+            case Adopt():
+                return adopted(log.identity, request)
+            case Join(node_id=node, address=address, rank=rank):
+                try:
+                    member = await self.add(node, address, rank)
+                except RaftbatchError as error:
+                    leader = log.membership.get(NodeId(error.leader or log.leader or ""))
+                    hint = leader.address if leader and log.role is not Role.LEADER else ""
+                    return refused(error.slug, error.message, hint)
+                return Joined(log.identity.cluster_id, member.incarnation)
+
+    # Its end.
+
+    def stop_taking(self) -> None:
+        """Take nothing new from now on; what is under way goes on."""
+        self.phase = Phase.STOPPING
+        for told in list(self.on_stopping):
+            told()
+
+    def _opened(self) -> ReplicatedLog:
+        if self.log is None:
+            waits = "; ".join(f"{node}: {why}" for node, why in self.waiting().items())
+            text = f"{self.config.node_id} is starting{f' and waits for {waits}' if waits else ''}"
+            raise NoLeader(text, retry_after_ms=500)
+        return self.log
+
+    def _taking(self) -> ReplicatedLog:
+        log = self._opened()
+        if self.phase is Phase.STOPPING:
+            raise Draining(f"{self.config.node_id} stops", retry_after_ms=100)
+        return log

@@ -1,0 +1,156 @@
+"""Calling a peer until there is a connection to it, and again when it has ended.
+
+What lives here: when to call, and the dialling side of a greeting. What must
+never live here: whom to call, what is said on a connection. Called by:
+`transport`, which owns the task that each dialler is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from coordinator.raft.counters import Counters
+from coordinator.raft.door import exchange, other_certificate
+from coordinator.raft.greeting import Hello, Refused, Welcome
+from coordinator.raft.refusals import Refusals
+from coordinator.raft.transport_limits import TransportLimits
+from raftbatch.ids import Identity, NodeId
+from raftbatch.world import TLS, Clock, Connection, Entropy, Network
+
+_MS = 1_000_000  # ns
+
+
+class NotThis(Exception):
+    """The other end may not be connected, and will not change its mind soon.
+
+    Args:
+        reason: in a few words with underscores.
+        text: a sentence for the operator.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text
+
+
+class Dialler:
+    """See the module's docstring; `run` is its task.
+
+    Args:
+        network: the port.
+        clock: tells how long a connection has lived.
+        entropy: draws the jitter, so that nodes do not call in step.
+        identity: who calls.
+        peer: who is called.
+        address: asked before each call; None: it has none now.
+        tls: certificates.
+        limits: bounds.
+        counters: counts calls.
+        refusals: told why there is no connection.
+        take: given a new connection and the incarnation of its other end; raises
+            `NotThis`, or returns what is done when the connection has ended.
+        outcast: told why the other end refuses this life of this node for ever.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        entropy: Entropy,
+        identity: Identity,
+        peer: NodeId,
+        address: Callable[[], str | None],
+        tls: TLS | None,
+        limits: TransportLimits,
+        counters: Counters,
+        refusals: Refusals,
+        take: Callable[[Connection, int], asyncio.Future[None]],
+        outcast: Callable[[str], None],
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._entropy = entropy
+        self._hello = Hello(identity.cluster_id, identity.node_id, identity.incarnation, peer)
+        self._peer = peer
+        self._address = address
+        self._tls = tls
+        self._limits = limits
+        self._counters = counters
+        self._refusals = refusals
+        self._take = take
+        self._outcast = outcast
+        self._delay_ms = limits.dial_ms_min
+
+    async def run(self, present: asyncio.Future[None] | None) -> None:
+        """Keep a connection, until cancelled; the present one, if any, until it has ended."""
+        limits = self._limits
+        if present is not None:
+            await asyncio.wait([present])
+        while True:
+            try:
+                ended = await self._call()
+            except NotThis as error:
+                self._refusals.note(self._peer, error.reason, error.text)
+                self._delay_ms = limits.dial_ms_max
+            except OSError as error:
+                self._refusals.note(self._peer, "unreachable", _text(error))
+            else:
+                since_ns = self._clock.monotonic_ns()
+                await asyncio.wait([ended])
+                # Else two nodes that refuse each other's words would call all the time.
+                if self._clock.monotonic_ns() - since_ns > limits.dial_ms_max * _MS:
+                    self._delay_ms = limits.dial_ms_min
+            await asyncio.sleep(self._drawn_s())
+            self._delay_ms = min(self._delay_ms * 2, limits.dial_ms_max)
+
+    def _drawn_s(self) -> float:
+        """Return between half of the delay and all of it, in seconds."""
+        drawn = int.from_bytes(self._entropy.random_bytes(2), "little") / (1 << 16)
+        return self._delay_ms * (0.5 + drawn / 2) / 1000
+
+    async def _call(self) -> asyncio.Future[None]:
+        """Call once; return what is done when the connection has ended.
+
+        Raises:
+            NotThis: the other end must not be connected.
+            OSError: it cannot be reached, or does not answer as it should.
+        """
+        address = self._address()
+        if address is None:
+            raise ConnectionError(f"no address of {self._peer} is known")
+        self._counters.add("dial.calls")
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(2 * self._limits.greeting_ms / 1000):
+                connection = await self._network.connect(address, self._tls)
+                answer = await exchange(connection, self._hello)
+            ended = self._take(connection, self._checked(answer, connection, address))
+            connection = None
+            return ended
+        except TimeoutError:
+            raise TimeoutError(f"{address} does not answer in time") from None
+        finally:
+            if connection is not None:
+                connection.abort()
+
+    def _checked(self, answer: object, connection: Connection, address: str) -> int:
+        """Return the incarnation of the node that answered, if it is the one that was meant."""
+        if isinstance(answer, Refused):
+            if answer.slug == "stale_incarnation":
+                self._outcast(answer.text)
+            raise NotThis(answer.slug, f"{self._peer} at {address} refuses: {answer.text}")
+        if not isinstance(answer, Welcome):
+            raise ConnectionError(f"{address} answers with a {type(answer).__name__}")
+        if answer.node_id != self._peer:
+            text = f"{self._peer} was called at {address}, and {answer.node_id} is there"
+            raise NotThis("other_node", text)
+        if self._tls is not None and connection.certificate_name != self._peer:
+            text = other_certificate(connection.certificate_name, self._peer)
+            raise NotThis("other_certificate", f"{address}: {text}")
+        return answer.incarnation
+
+
+def _text(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

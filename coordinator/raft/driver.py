@@ -1,0 +1,333 @@
+"""The driver of one core: events in, and after each what its contract asks for.
+
+What lives here: opening the data directory, the turn of the loop in which changes
+are flushed, messages released and entries applied, the timer, and the end. What
+must never live here: a rule of Raft, or what the log is asked to do (`log`).
+Called by: `log`. One thread: the loop's. See `core` for the contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coordinator.raft.applying import Applying, Replica
+from coordinator.raft.core import Core
+from coordinator.raft.datadir import DataDirectory, StorageLimits
+from coordinator.raft.membership import Membership
+from coordinator.raft.messages import Message, Outgoing
+from coordinator.raft.proposals import Proposal, Proposals
+from coordinator.raft.replication import Window
+from coordinator.raft.segments.layout import Entry
+from coordinator.raft.segments.limits import Space
+from coordinator.raft.snapshots import SnapshotMeta
+from coordinator.raft.snapshotting import Snapshotting
+from coordinator.raft.standing import Role
+from coordinator.raft.syncobj import HardenedSyncObj, Peer, PeerTransport
+from coordinator.raft.timing import Timing
+from raftbatch.errors import Fatal, Invariant, OutcomeUnknown, RaftbatchError, Removed
+from raftbatch.ids import NodeId
+from raftbatch.world import World
+
+
+class Peers(Protocol):
+    """The way to the other nodes; hands what arrives to `ReplicatedLog.receive`."""
+
+    def send(self, peer: NodeId, message: Message) -> None:
+        """Send, in order, or drop it where there is no connection. Never blocks."""
+        ...
+
+    def update(self, membership: Membership) -> None:
+        """Take in who belongs to the cluster now: while the log is opened, and at each change.
+
+        Who is in it no more may be connected still, and is told so over that connection;
+        whom to refuse `ReplicatedLog.admits` says.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of the replicated log.
+
+    Attributes:
+        timing: timers.
+        window: how much is under way to a follower.
+        snapshot_bytes_min: entries applied since the last snapshot, in bytes, before
+            another is taken; or twice the last snapshot's size, if that is more.
+            Smaller ones restart faster and write more.
+        stagger_bytes: added for each place of this node in the order of ids, and
+            for the leader once more than all, so that nodes do not pause together.
+    """
+
+    timing: Timing = field(default_factory=Timing)
+    window: Window = field(default_factory=Window)
+    snapshot_bytes_min: int = 64 << 20
+    stagger_bytes: int = 8 << 20
+
+
+class Driver:
+    """See the module's docstring; for the arguments see `ReplicatedLog`.
+
+    Attributes:
+        failure: why the log has ended; None while it lives.
+        config: as given.
+        data, journal, snapshotting: what is on disk.
+        core: decides.
+        applying: feeds the replica.
+        proposals: who waits for an outcome.
+        barriers: who waits for what to be applied.
+        held: messages that wait for the disk.
+        transport: hands in what peers say.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        directory: str,
+        limits: StorageLimits,
+        peers: Peers,
+        replica: Replica,
+        config: LogConfig,
+        on_failed: Callable[[Fatal], None],
+    ) -> None:
+        config.window.check_fits(limits.journal)
+        self.failure: Fatal | None = None
+        self.config = config
+        # Bounded: a disk may stand still for long. The oldest go first; all may be lost.
+        self.held: deque[Outgoing] = deque(maxlen=10_000)
+        self.proposals = Proposals()
+        self.barriers: list[tuple[int, asyncio.Future[int]]] = []
+        self._world = world
+        self._loop = asyncio.get_running_loop()
+        self._on_failed = on_failed
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._is_pump_due = False
+        self.data = DataDirectory.open(
+            world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
+        )
+        self.journal = self.data.journal
+        self.snapshotting = Snapshotting(self.data, self.fail)
+        self.applying = Applying(
+            self.journal,
+            self.snapshotting,
+            replica,
+            self._capture_bytes_min,
+            self._retain,
+            self.proposals.applied,
+            self.proposals.installed,
+            self.pump_soon,
+            self.fail,
+        )
+        self.core = Core(
+            self.data.identity.node_id,
+            self.data.identity.incarnation,
+            self.journal,
+            self.snapshotting,
+            self,
+            config.timing,
+            config.window,
+            self._below,
+            self._may_lead,
+            self.applying.install,
+            self.now_ns(),
+        )
+        self._peers = peers
+        self._told: Membership | None = None
+        self.transport = PeerTransport(peers.send)
+        self._node = HardenedSyncObj(self.transport, self.core, self.now_ns)
+        if self.snapshotting.newest is not None:
+            self.applying.install()
+        self._pump()
+
+    # What the log does with it.
+
+    def now_ns(self) -> int:
+        """The monotonic time."""
+        return self._world.clock.monotonic_ns()
+
+    def check_lives(self) -> None:
+        """Raise why it has ended, if it has."""
+        if self.failure is not None:
+            raise self.failure
+
+    def event(self, handle: Callable[[], object]) -> None:
+        """Let the core handle an event, then do what follows from it."""
+        if self.failure is not None:
+            return
+        try:
+            handle()
+        except Fatal as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001 - a core that failed midway is not to be trusted
+            self.fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
+        else:
+            self.pump_soon()
+
+    def pump_soon(self) -> None:
+        """Do what follows once this turn's events are all in."""
+        if not self._is_pump_due and self.failure is None:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
+
+    def proposed(self, index: int, term: int) -> Proposal:
+        """Wait for an entry that was appended."""
+        proposal = Proposal(index, term, self._loop.create_future())
+        self.proposals.add(proposal)
+        self.pump_soon()
+        return proposal
+
+    def fail(self, error: Fatal) -> None:
+        """End for that reason, if it has not ended."""
+        if self.failure is None:
+            self._end(OutcomeUnknown(f"this node stopped: {error}"))
+            self.failure = error
+            self._on_failed(error)
+
+    def close(self) -> None:
+        """End, like a crash but for the files; what was proposed is unknown then."""
+        if self.failure is None:
+            self._end(OutcomeUnknown("this node was stopped"))
+        self.data.close()
+
+    # The core's Fetch.
+
+    def entries(
+        self, first: int, bytes_max: int, done: Callable[[tuple[Entry, ...] | None], None]
+    ) -> None:
+        """Read entries that are no longer in memory."""
+
+        def has_read(future: Future[tuple[Entry, ...]]) -> None:
+            found = None if future.exception() else future.result()
+            self.event(lambda: done(found))
+
+        try:
+            self.journal.read(first, bytes_max, has_read)
+        except RaftbatchError:
+            self._loop.call_soon(lambda: self.event(lambda: done(None)))
+
+    def snapshot(
+        self, meta: SnapshotMeta, offset: int, done: Callable[[bytes | None], None]
+    ) -> None:
+        """Read the piece of a snapshot that begins at `offset`."""
+        self.snapshotting.read(meta, offset, lambda data: self.event(lambda: done(data)))
+
+    # Inside.
+
+    def _pump(self) -> None:
+        """See the contract in `core`."""
+        self._is_pump_due = False
+        if self.failure is not None:
+            return
+        try:
+            self.core.replicate(self.now_ns())
+            self.journal.flush()
+            self._tell()
+            self._release()
+            if self.applying.advance(self.core.standing.commit):
+                self.pump_soon()
+            self._answer_barriers()
+            self._end_if_removed()
+        except Fatal as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001 - as in `event`
+            self.fail(Invariant(f"applying met an error it does not know: {error!r}"))
+        else:
+            self._set_timer()
+
+    def _tell(self) -> None:
+        """Tell whom to be connected to, if that has changed."""
+        membership = self.core.standing.membership
+        if self._told is not membership:
+            self._told = membership
+            self._peers.update(membership)
+
+    def _release(self) -> None:
+        """Send what depends on nothing that is not durable; LSNs never fall along the queue."""
+        outbox = self.core.standing.outbox
+        self.held.extend(outbox)
+        outbox.clear()
+        while self.held and self.held[0].lsn <= self.journal.durable:
+            outgoing = self.held.popleft()
+            self.transport.send(Peer(outgoing.to), outgoing.message)
+
+    def _end_if_removed(self) -> None:
+        """End a node that is a member no more, once all that it has to say is said."""
+        standing = self.core.standing
+        why = standing.why_removed
+        has_applied = self.applying.index >= standing.commit
+        if why and standing.role is not Role.LEADER and has_applied and not self.held:
+            raise removed(why)
+
+    def _set_timer(self) -> None:
+        """Wake up at the core's deadline; one that wakes up early is harmless, and kept."""
+        deadline_ns = self.core.deadline_ns
+        if self._timer is not None:
+            if self._timer_ns <= deadline_ns:
+                return
+            self._timer.cancel()
+        self._timer_ns = deadline_ns
+        delay_ns = max(deadline_ns - self.now_ns(), 0)
+        self._timer = self._loop.call_later(delay_ns / 1e9, self._wake)
+
+    def _wake(self) -> None:
+        """Judge the timers two turns later: one to read sockets, one to hand in what was read."""
+        self._timer = None
+        self._loop.call_soon(lambda: self._loop.call_soon(self._tick))
+
+    def _tick(self) -> None:
+        self.event(lambda: self._node.doTick(0.0))
+
+    def _has_become_durable(self, _lsn: int) -> None:
+        self.event(lambda: self.core.durable(self.now_ns()))
+
+    def _answer_barriers(self) -> None:
+        applied = self.applying.index
+        ready = [each for each in self.barriers if each[0] <= applied]
+        self.barriers = [each for each in self.barriers if each[0] > applied]
+        for _, found in ready:
+            if not found.done():
+                found.set_result(applied)
+
+    def _end(self, reason: OutcomeUnknown) -> None:
+        """Answer all who wait, and act no more."""
+        self.failure = Invariant("the log was closed")
+        if self._timer is not None:
+            self._timer.cancel()
+        self.applying.close()
+        self.proposals.end(reason)
+        for _, found in self.barriers:
+            if not found.done():
+                found.set_exception(reason)
+        self.core.reads.fail()
+        self.core.transfer.end(succeeded=False)
+
+    def _below(self, bound: int) -> int:
+        return int.from_bytes(self._world.entropy.random_bytes(8), "little") % bound
+
+    def _may_lead(self) -> bool:
+        return self.journal.space is not Space.RESERVE and self.journal.stalled is None
+
+    def _retain(self) -> None:
+        leading = self.core.replication
+        sending = leading.sending if leading is not None else None
+        self.snapshotting.release(sending)
+        self.data.retain(sending)
+        self.pump_soon()
+
+    def _capture_bytes_min(self) -> int:
+        standing = self.core.standing
+        names = [member.node_id for member in standing.membership.members]
+        place = sum(name < standing.self_id for name in names)
+        place = len(names) if standing.role is Role.LEADER else place
+        return self.config.snapshot_bytes_min + place * self.config.stagger_bytes
+
+
+def removed(why: str) -> Removed:
+    """Return how a node ends that is a member no more."""
+    return Removed(f"{why}: to add it again, empty its directory and start it with --join")

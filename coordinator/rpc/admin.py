@@ -1,0 +1,168 @@
+"""The service Admin: what operators ask of a node, and change in the cluster.
+
+What lives here: messages into calls of `coordinator.node`, and back. What must
+never live here: a decision. Called by: gRPC. One thread: the loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from coordinator.node import MemberState, Node
+from coordinator.raft.membership import Rank
+from coordinator.rpc.errors import abort
+from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
+from raftbatch.ids import NodeId, is_node_id
+from raftbatch.v1 import admin_pb2
+
+T = TypeVar("T")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class AdminService:
+    """See the module's docstring; its methods are named as gRPC asks.
+
+    Args:
+        node: who is asked.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def Status(  # noqa: N802 - the name of the call, as are all below
+        self, _request: admin_pb2.StatusRequest, _context: Context
+    ) -> admin_pb2.StatusReply:
+        """Say how it stands."""
+        state = self._node.state()
+        return admin_pb2.StatusReply(
+            node_id=state.node_id,
+            cluster_name=state.cluster_name,
+            phase=state.phase.value,
+            waiting=[
+                admin_pb2.Waiting(node_id=node, why=why) for node, why in state.waiting.items()
+            ],
+            cluster_id=state.identity.cluster_id if state.identity else "",
+            incarnation=state.identity.incarnation if state.identity else 0,
+            role=state.role,
+            term=state.term,
+            leader=state.leader,
+            leader_address=state.leader_address,
+            commit=state.commit,
+            applied=state.applied,
+            digest=state.digest,
+            members=[_member(each) for each in state.members],
+            peers=[
+                admin_pb2.PeerStatus(
+                    node_id=each.node_id,
+                    address=each.address,
+                    incarnation=each.incarnation,
+                    queued_bytes=each.queued_bytes,
+                    refusal=each.refusal.text if each.refusal else "",
+                )
+                for each in state.peers
+            ],
+            space=state.space,
+            counters=dict(state.counters),
+        )
+
+    async def Members(  # noqa: N802
+        self, _request: admin_pb2.MembersRequest, context: Context
+    ) -> admin_pb2.MembersReply:
+        """Say who belongs to the cluster."""
+
+        async def members() -> admin_pb2.MembersReply:
+            return admin_pb2.MembersReply(members=[_member(each) for each in self._node.members()])
+
+        return await self._answered(context, members)
+
+    async def Add(  # noqa: N802
+        self, request: admin_pb2.AddRequest, context: Context
+    ) -> admin_pb2.AddReply:
+        """Add a node."""
+        rank = Rank.LEARNER if request.stays_learner else Rank.JOINING
+
+        async def add() -> admin_pb2.AddReply:
+            member = await self._node.add(_node(request.node_id), request.address, rank)
+            return admin_pb2.AddReply(incarnation=member.incarnation)
+
+        return await self._answered(context, add)
+
+    async def Promote(  # noqa: N802
+        self, request: admin_pb2.PromoteRequest, context: Context
+    ) -> admin_pb2.PromoteReply:
+        """Let a learner vote."""
+
+        async def promote() -> admin_pb2.PromoteReply:
+            await self._node.promote(_node(request.node_id))
+            return admin_pb2.PromoteReply()
+
+        return await self._answered(context, promote)
+
+    async def Remove(  # noqa: N802
+        self, request: admin_pb2.RemoveRequest, context: Context
+    ) -> admin_pb2.RemoveReply:
+        """Remove a member."""
+
+        async def remove() -> admin_pb2.RemoveReply:
+            await self._node.remove(_node(request.node_id))
+            return admin_pb2.RemoveReply()
+
+        return await self._answered(context, remove)
+
+    async def Move(  # noqa: N802
+        self, request: admin_pb2.MoveRequest, context: Context
+    ) -> admin_pb2.MoveReply:
+        """Note another address."""
+
+        async def move() -> admin_pb2.MoveReply:
+            await self._node.move(_node(request.node_id), request.address)
+            return admin_pb2.MoveReply()
+
+        return await self._answered(context, move)
+
+    async def Transfer(  # noqa: N802
+        self, request: admin_pb2.TransferRequest, context: Context
+    ) -> admin_pb2.TransferReply:
+        """Hand leadership over."""
+        heir = request.node_id
+
+        async def transfer() -> admin_pb2.TransferReply:
+            found = await self._node.transfer(_node(heir) if heir else None)
+            return admin_pb2.TransferReply(node_id=found)
+
+        return await self._answered(context, transfer)
+
+    async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call returns, or end the gRPC call with its error."""
+        try:
+            return await call()
+        except (RaftbatchError, Fatal) as error:
+            await abort(context, error, self._node.client_address)
+
+
+def _node(name: str) -> NodeId:
+    if not is_node_id(name):
+        raise InvalidRequest(f"{name!r} is no name of a node")
+    return NodeId(name)
+
+
+def _member(state: MemberState) -> admin_pb2.MemberStatus:
+    member, progress = state.member, state.progress
+    return admin_pb2.MemberStatus(
+        node_id=member.node_id,
+        incarnation=member.incarnation,
+        address=member.address,
+        client_address=state.client_address,
+        rank=member.rank.name.lower(),
+        progress=None
+        if progress is None
+        else admin_pb2.Progress(
+            match=progress.match,
+            feeding=progress.feeding.value,
+            connected=progress.is_connected,
+            in_flight_bytes=progress.in_flight_bytes,
+        ),
+    )

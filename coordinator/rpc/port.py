@@ -1,0 +1,96 @@
+"""The client port itself: a gRPC server, its certificates and its bounds.
+
+What lives here: opening and closing it. What must never live here: a service.
+Called by: the composition root.
+"""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+
+from coordinator.node import Node
+from coordinator.rpc.admin import AdminService
+from coordinator.rpc.log import LogService
+from raftbatch.config import Certificates
+from raftbatch.errors import CannotStart
+from raftbatch.v1.admin_pb2_grpc import add_AdminServicer_to_server
+from raftbatch.v1.log_pb2_grpc import add_LogServicer_to_server
+from raftbatch.world import Files
+
+_PEM_BYTES_MAX = 1 << 20
+
+
+class ClientPort:
+    """See the module's docstring. Made closed; `open` opens it.
+
+    Args:
+        node: whom clients reach here.
+        credentials: certificates; None for none.
+    """
+
+    def __init__(self, node: Node, credentials: grpc.ServerCredentials | None) -> None:
+        self._config = node.config
+        self._credentials = credentials
+        limits = self._config.server
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.so_reuseport", 0),  # else two nodes could share the port, and neither knew
+                ("grpc.max_receive_message_length", limits.message_bytes_max),
+                ("grpc.max_send_message_length", limits.message_bytes_max),
+                # A client that is gone without a word is noticed.
+                ("grpc.keepalive_time_ms", 10_000),
+                ("grpc.keepalive_timeout_ms", 5_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ]
+        )
+        add_LogServicer_to_server(LogService(node, limits), self._server)
+        add_AdminServicer_to_server(AdminService(node), self._server)
+
+    async def open(self) -> None:
+        """Begin to serve.
+
+        Raises:
+            CannotStart: the port is in use, or not ours.
+        """
+        listen = self._config.addresses.client_listen
+        try:
+            if self._credentials is None:
+                self._server.add_insecure_port(listen)
+            else:
+                self._server.add_secure_port(listen, self._credentials)
+        except RuntimeError:
+            raise CannotStart(
+                f"cannot listen for clients at {listen}: the port is in use, or the address is "
+                "not this machine's"
+            ) from None
+        await self._server.start()
+
+    async def close(self, grace_s: float) -> None:
+        """Take no new calls, and end those that are not over after so long."""
+        await self._server.stop(grace_s)
+
+
+def credentials(files: Files, certificates: Certificates) -> grpc.ServerCredentials:
+    """Read certificates for the client port, where clients must show one of the same authority.
+
+    Raises:
+        CannotStart: a file cannot be read.
+    """
+    ca, cert, key = (
+        _read(files, path) for path in (certificates.ca, certificates.cert, certificates.key)
+    )
+    return grpc.ssl_server_credentials(
+        [(key, cert)], root_certificates=ca, require_client_auth=True
+    )
+
+
+def _read(files: Files, path: str) -> bytes:
+    try:
+        file = files.open(path, "read")
+        try:
+            return file.read_at(0, _PEM_BYTES_MAX)
+        finally:
+            file.close()
+    except OSError as error:
+        raise CannotStart(f"{path} cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,260 @@
+"""The composition root of a coordinator: everything is made, begun and ended here.
+
+    1. the peer port, so that a port in use is found before anything is touched
+    2. the client port, which answers `status` from then on
+    3. founding or joining, if the data directory is empty
+    4. the log, which reads the journal, and the transport to the other nodes
+    5. until a signal, or a failure: serving
+    6. where this node leads, handing over: proposals are refused meanwhile, and
+       another node leads before this one is gone, without an election timeout
+    7. all of it closed, the log last
+
+Whatever hangs, the process ends: from the first signal, or failure, on, a watchdog
+that needs neither the loop nor the disk ends it after `stop_ms_max`.
+
+What lives here: order. What must never live here: a rule, bytes, or the real
+world itself, which is handed in. Called by: `raftbatch serve`, tests. Tasks: this
+one, and those that the parts own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Mapping
+
+import grpc
+
+from coordinator.config import NodeConfig
+from coordinator.node import Node, Phase
+from coordinator.raft.counters import Counters
+from coordinator.raft.datadir import DataDirectory
+from coordinator.raft.door import Door, request
+from coordinator.raft.greeting import Reply, Request
+from coordinator.raft.log import ReplicatedLog
+from coordinator.raft.membership import Membership
+from coordinator.raft.transport import Transport
+from coordinator.recall import recall
+from coordinator.rpc.port import ClientPort
+from coordinator.starting import Mode, Starting
+from raftbatch.errors import CannotStart, Fatal, RaftbatchError
+from raftbatch.ids import Identity, NodeId
+from raftbatch.logs import fields
+from raftbatch.world import TLS, Process, World
+
+_LOG = logging.getLogger(__name__)
+
+REQUEST_S = 3.0
+"""How long a question to another node may take; a join waits for a commit."""
+
+
+class Server:
+    """See the module's docstring.
+
+    Args:
+        world: the ports.
+        process: how it is told to stop.
+        config: what the node is told.
+        mode: what to do with an empty data directory.
+        tls: certificates for the peer port; None for none.
+        credentials: the same for the client port.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        config: NodeConfig,
+        mode: Mode,
+        tls: TLS | None,
+        credentials: grpc.ServerCredentials | None,
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._config = config
+        self._mode = mode
+        self._tls = tls
+        self._counters = Counters()
+        self._node = Node(config, self._counters)
+        self._port = ClientPort(self._node, credentials)
+        self._door = Door(
+            world.network,
+            config.addresses.peer_listen,
+            tls,
+            config.transport,
+            self._counters,
+            insecure=config.cluster.is_insecure,
+        )
+        self._transport: Transport | None = None
+        self._recall: asyncio.Future[None] | None = None
+        self._stopped: asyncio.Future[str] | None = None
+
+    async def run(self) -> None:
+        """Serve until a signal comes.
+
+        Raises:
+            Fatal: the node could not start, or had to stop; the message says why.
+        """
+        self._stopped = asyncio.get_running_loop().create_future()
+        self._process.on_stop(self._told_to_stop)
+        try:
+            await self._door.open()
+            await self._port.open()
+            if await self._start():
+                self._open_log()
+                await self._serve()
+        finally:
+            self._watch()
+            await self._close()
+
+    # Its beginning.
+
+    async def _start(self) -> bool:
+        """Give an empty directory its contents; return False where a signal came first."""
+        config = self._config
+        starting = Starting(
+            self._world,
+            config.data_dir,
+            config.node_id,
+            config.founders,
+            self._create,
+            self._mode,
+            self._ask,
+            _tell,
+        )
+        self._node.waiting = lambda: starting.waiting
+        self._door.on_request = starting.answer
+        stopped = self._stopped
+        assert stopped is not None
+        task = asyncio.ensure_future(starting.run())
+        stopped.add_done_callback(lambda _: task.cancel())
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stopped.done():
+                raise
+        return not stopped.done()
+
+    def _create(self, identity: Identity, founders: Membership | None) -> None:
+        config = self._config
+        DataDirectory.create(self._world, config.data_dir, identity, config.storage, founders)
+
+    async def _ask(self, address: str, question: Request, node: NodeId | None) -> Reply:
+        return await request(
+            self._world.network, address, self._tls, question, REQUEST_S, node=node
+        )
+
+    def _open_log(self) -> None:
+        """Open the log and let peers in. Blocks for as long as reading the journal takes."""
+        config, world = self._config, self._world
+        identity = DataDirectory.whose(world, config.data_dir)
+        if identity.node_id != config.node_id:
+            raise CannotStart(
+                f"{config.data_dir} is the data directory of {identity}, but this node is "
+                f"{config.node_id}: give each node a directory of its own"
+            )
+        seeds = {node: each.peer for node, each in config.cluster.nodes.items()}
+        transport = self._transport = Transport(
+            world.network,
+            world.clock,
+            world.entropy,
+            identity,
+            self._door,
+            self._tls,
+            seeds,
+            config.transport,
+            self._counters,
+        )
+        log = ReplicatedLog(
+            world,
+            config.data_dir,
+            config.storage,
+            transport,
+            self._node.replica,
+            config.log,
+            self._failed,
+        )
+        self._node.log = log
+        self._node.peers = lambda: transport.states
+        self._door.on_request = self._node.answer
+        # What was made so far lives as long as the process: the collector need not look again.
+        gc.collect()
+        gc.freeze()
+        transport.begin(log)
+        self._recall = asyncio.ensure_future(
+            recall(world.network, self._tls, log, transport, seeds)
+        )
+        self._node.phase = Phase.SERVING
+        _LOG.info(
+            "node.started",
+            extra=fields(
+                node=identity.node_id,
+                incarnation=identity.incarnation,
+                cluster=identity.cluster_id,
+                peer=self._door.address,
+                client=config.addresses.client_listen,
+                applied=log.applied,
+            ),
+        )
+
+    # Its life.
+
+    async def _serve(self) -> None:
+        """Return when a signal came; raise where the log has failed."""
+        assert self._stopped is not None
+        signal = await self._stopped
+        _LOG.info("stop.begun", extra=fields(signal=signal))
+        self._node.stop_taking()
+        await self._hand_over()
+
+    def _told_to_stop(self, signal: str) -> None:
+        self._watch()
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(signal)
+
+    def _failed(self, error: Fatal) -> None:
+        assert self._stopped is not None
+        self._watch()
+        if not self._stopped.done():
+            self._stopped.set_exception(error)
+
+    # Its end.
+
+    async def _hand_over(self) -> None:
+        """Let another node lead, if this one does: each that could in turn, within a bound."""
+        log = self._node.log
+        assert log is not None
+        try:
+            async with asyncio.timeout(self._config.server.transfer_ms_max / 1000):
+                while heirs := self._node.heirs():
+                    for heir in heirs:
+                        if await log.transfer(heir):
+                            _LOG.info("leadership.moved", extra=fields(to=heir))
+                            return
+        except (TimeoutError, RaftbatchError, Fatal) as error:
+            _LOG.warning("leadership.kept", extra=fields(why=str(error)))
+
+    async def _close(self) -> None:
+        """Close all that was opened. What is under way has a bounded time for its answers."""
+        self._node.stop_taking()
+        await self._port.close(self._config.server.drain_ms_max / 1000)
+        if self._recall is not None:
+            self._recall.cancel()
+        if self._transport is not None:
+            await self._transport.close()
+        if self._node.log is not None:
+            self._node.log.close()
+        await self._door.close()
+        if self._stopped is not None and self._stopped.done() and not self._stopped.cancelled():
+            self._stopped.exception()  # it was raised already, or comes too late to matter
+        _LOG.info("node.stopped", extra=fields(node=self._config.node_id))
+
+    def _watch(self) -> None:
+        """Let nothing keep the process alive from now on."""
+        stop_ms = self._config.server.stop_ms_max
+        self._process.end_within(stop_ms, f"stopping took more than {stop_ms} ms")
+
+
+def _tell(event: str, values: Mapping[str, object]) -> None:
+    _LOG.info(event, extra={"fields": values})

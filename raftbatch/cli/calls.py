@@ -1,0 +1,245 @@
+"""Calls to the nodes of a cluster, for commands: whom to ask, where to go next, what came of it.
+
+What lives here: addresses and certificates from the command line, gRPC calls that
+follow the leader, and exit statuses. What must never live here: what a command
+prints. Called by: the commands. gRPC is imported inside functions, so that
+`raftbatch --help` is quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from raftbatch.cli.text import printable
+from raftbatch.config import Certificates, ClusterFile, load
+from raftbatch.errors import InvalidRequest
+from raftbatch.v1 import error_pb2
+
+if TYPE_CHECKING:
+    from grpc.aio import Channel
+
+    from raftbatch.v1.admin_pb2_grpc import AdminStub
+
+T = TypeVar("T")
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNKNOWN = 3
+
+TRAILER = "raftbatch-error-bin"
+
+_CONNECT_S = 2.0
+_LATER = ("no_leader", "draining", "overloaded", "not_leader")
+_PAUSE_S = 0.2
+_PEM_BYTES_MAX = 1 << 20
+
+ConfigOption = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The cluster's configuration file.")
+]
+AddressOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--address", metavar="HOST:PORT", help="A node's client address; may be repeated."
+    ),
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, help="How long it may take, in seconds.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A node to ask.
+
+    Attributes:
+        address: its client address.
+        node: its name, where the configuration file has it; else empty.
+    """
+
+    address: str
+    node: str = ""
+
+    def __str__(self) -> str:
+        """Return how to call it before a person."""
+        return f"{self.node} at {self.address}" if self.node else self.address
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Whom a command may ask.
+
+    Attributes:
+        targets: in the order in which to ask them.
+        certificates: the operator's; None without TLS.
+    """
+
+    targets: tuple[Target, ...]
+    certificates: Certificates | None = None
+
+    def at(self, address: str) -> Target:
+        """Return who is at an address."""
+        return next((each for each in self.targets if each.address == address), Target(address))
+
+
+class CallFailed(Exception):
+    """A call has failed.
+
+    Args:
+        message: for a person.
+        slug: of the error; empty where there was no answer.
+        is_definite: whether nothing was done.
+        leader: where to go.
+    """
+
+    def __init__(self, message: str, slug: str, is_definite: bool, leader: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.slug = slug
+        self.is_definite = is_definite
+        self.leader = leader
+
+
+def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
+    """Return whom to ask; ends the command with status 2 where nobody is named."""
+    if not config and not addresses:
+        raise usage("name the cluster: --config FILE, or a node's client address")
+    if not config:
+        return Cluster(tuple(Target(each) for each in addresses))
+    from raftbatch.realworld import RealFiles
+
+    try:
+        found: ClusterFile = load(RealFiles(), config)
+        certificates = found.operator()
+    except InvalidRequest as error:
+        raise usage(error.message) from None
+    known = [Target(each.client, node) for node, each in found.nodes.items()]
+    chosen = [
+        next((one for one in known if one.address == each), Target(each)) for each in addresses
+    ]
+    return Cluster(tuple(chosen or known), certificates)
+
+
+def usage(message: str) -> typer.Exit:
+    """Say what is wrong with the command; return what to raise."""
+    typer.echo(f"Error: {printable(message)}", err=True)
+    return typer.Exit(EXIT_USAGE)
+
+
+def failed(error: CallFailed) -> typer.Exit:
+    """Say why a call has failed; return what to raise."""
+    unknown = "" if error.is_definite else "It may have happened or not: "
+    typer.echo(f"Error: {unknown}{printable(error.message)}", err=True)
+    return typer.Exit(EXIT_FAILED if error.is_definite else EXIT_UNKNOWN)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a command's calls; a failed one ends the command."""
+    try:
+        return asyncio.run(main)
+    except CallFailed as error:
+        raise failed(error) from None
+
+
+async def ask(
+    cluster: Cluster,
+    target: Target,
+    call: Callable[[AdminStub, float], Awaitable[T]],
+    timeout_s: float,
+) -> T:
+    """Make one call of one node.
+
+    Raises:
+        CallFailed: with what the node said, or that it said nothing.
+    """
+    import grpc.aio
+
+    from raftbatch.v1.admin_pb2_grpc import AdminStub
+
+    async with _channel(cluster, target) as channel:
+        try:
+            async with asyncio.timeout(min(timeout_s, _CONNECT_S)):
+                await channel.channel_ready()
+        except TimeoutError:
+            raise CallFailed(f"{target} does not answer", "", is_definite=True) from None
+        try:
+            return await call(AdminStub(channel), timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise _of_rpc(target, error) from None
+
+
+async def ask_leader(
+    cluster: Cluster,
+    call: Callable[[AdminStub, float], Awaitable[T]],
+    timeout_s: float,
+) -> T:
+    """Make a call that the leader alone answers: go where others send, and wait for one.
+
+    Raises:
+        CallFailed: it could not be made in time, was refused, or nobody knows.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    waiting = list(cluster.targets)
+    last = CallFailed("nobody was asked", "", is_definite=True)
+    while (left := deadline - asyncio.get_running_loop().time()) > 0:
+        if not waiting:
+            waiting = list(cluster.targets)
+            await asyncio.sleep(min(_PAUSE_S, left))
+        target = waiting.pop(0)
+        try:
+            return await ask(cluster, target, call, left)
+        except CallFailed as error:
+            last = error
+            if not error.is_definite or (error.slug and error.slug not in _LATER):
+                raise
+            if error.leader and error.leader != target.address:
+                waiting = [cluster.at(error.leader), *cluster.targets]
+    raise last
+
+
+def _channel(cluster: Cluster, target: Target) -> Channel:
+    import grpc
+    import grpc.aio
+
+    if cluster.certificates is None:
+        return grpc.aio.insecure_channel(target.address)
+    ca, cert, key = (
+        _read(path)
+        for path in (
+            cluster.certificates.ca,
+            cluster.certificates.cert,
+            cluster.certificates.key,
+        )
+    )
+    credentials = grpc.ssl_channel_credentials(ca, key, cert)
+    # A certificate names the node, not the machine it happens to run on.
+    options = [("grpc.ssl_target_name_override", target.node)] if target.node else []
+    return grpc.aio.secure_channel(target.address, credentials, options=options)
+
+
+def _of_rpc(target: Target, error: Any) -> CallFailed:
+    """Return what a node said, from its trailer; without one nobody knows."""
+    for key, value in error.trailing_metadata() or ():
+        if key == TRAILER:
+            told = error_pb2.Error.FromString(value)
+            return CallFailed(told.message, told.slug, told.definite, told.leader)
+    text = f"{target}: {error.details() or error.code().name}"
+    return CallFailed(text, "", is_definite=False)
+
+
+def _read(path: str) -> bytes:
+    from raftbatch.realworld import RealFiles
+
+    try:
+        file = RealFiles().open(path, "read")
+        try:
+            return file.read_at(0, _PEM_BYTES_MAX)
+        finally:
+            file.close()
+    except OSError as error:
+        raise usage(f"{path} cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,85 @@
+"""`raftbatch serve`: run one coordinator.
+
+Imports of `coordinator` are inside the function: no other command needs them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from raftbatch.cli.text import printable
+
+_EXIT_FAILED = 1
+_EXIT_USAGE = 2
+
+HELP = """\
+Run one coordinator of the cluster that a configuration file describes.
+
+An empty data directory starts with --bootstrap or --join alone, since a node that has lost
+its disk has forgotten what it promised, and looks like a new one. --bootstrap begins a new
+cluster: every node of the file is started with it, and all wait until each has said that it
+is empty. --join adds this node to a cluster that runs, or adds it again after it has lost its
+disk. On a directory that is not empty both do nothing, and may stay where they are.
+
+SIGTERM and SIGINT stop it: a leader hands over first. A second one ends it at once.
+
+Exit status: 0 stopped as it was told, 1 it could not start or had to stop, and standard error
+says why, 2 wrong usage or a wrong configuration file.
+"""
+
+
+def serve(
+    node: Annotated[
+        str, typer.Option("--node", metavar="NAME", help="Which node of the file this is.")
+    ],
+    config: Annotated[
+        str, typer.Option("--config", metavar="FILE", help="The cluster's configuration file.")
+    ],
+    bootstrap: Annotated[
+        bool, typer.Option("--bootstrap", help="Begin a new cluster, if the directory is empty.")
+    ] = False,
+    join: Annotated[
+        bool, typer.Option("--join", help="Join a cluster that runs, if the directory is empty.")
+    ] = False,
+) -> None:
+    """Run it, and exit with what came of it; see `HELP`."""
+    from coordinator.config import load_node
+    from coordinator.rpc.port import credentials
+    from coordinator.server import Server
+    from coordinator.starting import Mode
+    from raftbatch import logs
+    from raftbatch.errors import Fatal, InvalidRequest
+    from raftbatch.realworld import RealProcess, RealWorld
+    from raftbatch.realworld.tls import load_tls
+
+    if bootstrap and join:
+        raise typer.BadParameter("give --bootstrap or --join, not both")
+    world, process = RealWorld(), RealProcess()
+    try:
+        told = load_node(world.files, config, node)
+    except InvalidRequest as error:
+        raise _failed(error.message, _EXIT_USAGE) from None
+    logs.begin(sys.stderr)
+    mode = Mode.BOOTSTRAP if bootstrap else Mode.JOIN if join else Mode.NEITHER
+    try:
+        certificates = told.certificates
+        tls = (
+            load_tls(certificates.ca, certificates.cert, certificates.key) if certificates else None
+        )
+        for_clients = credentials(world.files, certificates) if certificates else None
+
+        async def run() -> None:
+            await Server(world, process, told, mode, tls, for_clients).run()
+
+        process.run(run())
+    except Fatal as error:
+        raise _failed(str(error), _EXIT_FAILED) from None
+
+
+def _failed(message: str, status: int) -> typer.Exit:
+    """Say on standard error, in one line, why; return what to raise."""
+    typer.echo(f"Error: {printable(message)}", err=True)
+    return typer.Exit(status)

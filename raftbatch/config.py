@@ -1,0 +1,348 @@
+"""The configuration file of a cluster: one TOML file, which every node and every client is given.
+
+What lives here: reading the file, the checks that every table shares, and the
+tables that a client needs: who there is, where, and with which certificates.
+What must never live here: a coordinator's own settings (`coordinator.config`),
+or a default that depends on the machine. Called by: the command line, the
+coordinator, the SDK.
+
+A key that is not known is an error that names the nearest one, since a limit that
+was spelled wrong and silently left at its default shows only when it is needed.
+Relative paths are relative to the file, so that it works from every folder.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+
+from raftbatch.errors import InvalidRequest
+from raftbatch.ids import NodeId, is_node_id
+from raftbatch.world import Files
+
+FILE_BYTES_MAX = 1 << 20
+"""A file of more is no configuration."""
+
+NODE = "{node}"
+"""Stands in a path for the node's name."""
+
+CLIENT_TABLES = ("cluster", "nodes", "tls")
+COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server")
+
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.%]{2,60}\]")
+
+
+class Table:
+    """One table of the file, and where it stands: what is wrong with it is said with both.
+
+    Args:
+        path: the file.
+        name: the table's, dotted; empty for the file's top.
+        values: what it holds.
+    """
+
+    def __init__(self, path: str, name: str, values: Mapping[str, object]) -> None:
+        self.path = path
+        self.name = name
+        self.values = values
+
+    def wrong(self, key: str, problem: str) -> InvalidRequest:
+        """Return the error to raise about a key; about the whole table where it is empty."""
+        place = ".".join(part for part in (self.name, key) if part)
+        return InvalidRequest(f"{self.path}: {place}{' ' if key else ': '}{problem}")
+
+    def check_known(self, known: Iterable[str]) -> None:
+        """Refuse keys that are not among these.
+
+        Raises:
+            InvalidRequest: there is one; the message names the nearest.
+        """
+        names = list(known)
+        for key in self.values:
+            if key not in names:
+                nearest = get_close_matches(key, names, 1, 0.0)[0]
+                raise self.wrong(key, f"is unknown: the nearest is {nearest}")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return a string that is not empty.
+
+        Raises:
+            InvalidRequest: it is none, or is missing and has no default.
+        """
+        value = self.values.get(key, default)
+        if value is None:
+            raise self.wrong(key, "is missing")
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f"is {value!r}, which is no text")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false.
+
+        Raises:
+            InvalidRequest: it is neither.
+        """
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, f"is {value!r}, which is neither true nor false")
+        return value
+
+    def whole(self, key: str, default: int) -> int:
+        """Return a whole number; what it may be is the limits' own business.
+
+        Raises:
+            InvalidRequest: it is none.
+        """
+        value = self.values.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(key, f"is {value!r}, which is no whole number")
+        return value
+
+    def table(self, key: str) -> Table:
+        """Return a table within; an empty one where there is none.
+
+        Raises:
+            InvalidRequest: it is no table.
+        """
+        value = self.values.get(key, {})
+        if not isinstance(value, dict):
+            raise self.wrong(key, f"is {value!r}, which is no table")
+        return Table(self.path, f"{self.name}.{key}" if self.name else key, value)
+
+    def file(self, key: str, default: str | None = None) -> str:
+        """Return a path, made absolute by the file's own folder.
+
+        Raises:
+            InvalidRequest: it is none, or is missing.
+        """
+        folder = PurePosixPath(self.path).parent
+        return _normal(folder / self.text(key, default))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddresses:
+    """Where one node is.
+
+    Attributes:
+        peer: where other coordinators reach it, `host:port`.
+        client: where clients reach it.
+        peer_listen: where it listens for the former; `peer` unless told otherwise.
+        client_listen: where it listens for the latter.
+        data_dir: where it keeps its data; empty: as `[storage]` says for all.
+    """
+
+    peer: str
+    client: str
+    peer_listen: str
+    client_listen: str
+    data_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Files in PEM form.
+
+    Attributes:
+        ca: who signs all certificates of the cluster.
+        cert: the certificate, with those between it and `ca` behind it.
+        key: its private key.
+    """
+
+    ca: str
+    cert: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """The file, as far as all who read it understand it.
+
+    Attributes:
+        path: the file.
+        name: of the cluster, for people; nothing is derived from it.
+        nodes: all nodes, in the order of their ids.
+        is_secure: whether both ports speak TLS.
+        is_insecure: whether they may do without it on a network that is trusted.
+        tls: the table, for `certificates` and `operator`.
+        rest: tables of the coordinator alone, not looked at yet.
+    """
+
+    path: str
+    name: str
+    nodes: dict[NodeId, NodeAddresses]
+    is_secure: bool
+    is_insecure: bool
+    tls: Table
+    rest: dict[str, Table]
+
+    def node(self, name: str) -> NodeAddresses:
+        """Return a node's addresses.
+
+        Raises:
+            InvalidRequest: there is no such node; the message names those there are.
+        """
+        found = self.nodes.get(NodeId(name))
+        if found is None:
+            raise InvalidRequest(
+                f"{self.path}: there is no node {name!r}, only {', '.join(self.nodes)}"
+            )
+        return found
+
+    def certificates(self, node: NodeId) -> Certificates | None:
+        """Return a node's own certificates; None without TLS."""
+        if not self.is_secure:
+            return None
+        files = (self.tls.file(key).replace(NODE, node) for key in ("ca", "cert", "key"))
+        return Certificates(*files)
+
+    def operator(self) -> Certificates | None:
+        """Return the certificates of whoever runs commands; None without TLS.
+
+        Raises:
+            InvalidRequest: the file names none.
+        """
+        if not self.is_secure:
+            return None
+        keys = ("operator_cert", "operator_key")
+        return Certificates(self.tls.file("ca"), *(self.tls.file(key) for key in keys))
+
+
+def load(files: Files, path: str) -> ClusterFile:
+    """Read a configuration file.
+
+    Raises:
+        InvalidRequest: it cannot be read, is no TOML, or something in it is wrong;
+            the message names file and key.
+    """
+    top = Table(path, "", _parse(path, _read(files, path)))
+    top.check_known((*CLIENT_TABLES, *COORDINATOR_TABLES))
+    cluster = top.table("cluster")
+    cluster.check_known(("name",))
+    tls = top.table("tls")
+    tls.check_known(("ca", "cert", "key", "operator_cert", "operator_key", "insecure"))
+    is_insecure = tls.flag("insecure", default=False)
+    is_secure = any(key != "insecure" for key in tls.values)
+    if is_secure and is_insecure:
+        raise tls.wrong("insecure", "is true, but certificates are named: choose one of them")
+    if is_secure:
+        _check_certificates(tls)
+    nodes = _nodes(top.table("nodes"), is_plain=not is_secure and not is_insecure)
+    rest = {name: top.table(name) for name in COORDINATOR_TABLES}
+    name = cluster.text("name")
+    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine reaches a `host:port`. Total. Deterministic."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_certificates(tls: Table) -> None:
+    for key in ("ca", "cert", "key"):
+        tls.text(key)
+    if ("operator_cert" in tls.values) != ("operator_key" in tls.values):
+        raise tls.wrong("", "operator_cert and operator_key are named together or not at all")
+
+
+def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
+    """Read all nodes, and hold them against each other."""
+    nodes: dict[NodeId, NodeAddresses] = {}
+    taken: dict[str, str] = {}
+    for name in sorted(table.values):
+        if not is_node_id(name):
+            raise table.wrong(
+                name,
+                "is no name of a node: 1 to 63 letters, digits, dots, dashes or underscores, "
+                "beginning with a letter or digit",
+            )
+        of_node = table.table(name)
+        nodes[NodeId(name)] = found = _node(of_node)
+        for key, address in (("peer", found.peer), ("client", found.client)):
+            if address in taken:
+                raise of_node.wrong(key, f"is {address}, as {taken[address]} is already")
+            taken[address] = f"{of_node.name}.{key}"
+        for key in ("peer", "client", "peer_listen", "client_listen"):
+            address = getattr(found, key)
+            if is_plain and not is_loopback(address):
+                raise of_node.wrong(
+                    key,
+                    f"is {address}, which other machines reach, but there is no [tls]: name "
+                    "certificates there, or write insecure = true if the network is trusted",
+                )
+    if not nodes:
+        raise table.wrong("", "there is none: a cluster needs a node")
+    return nodes
+
+
+def _node(table: Table) -> NodeAddresses:
+    table.check_known(("peer", "client", "peer_listen", "client_listen", "data_dir"))
+    peer, client = _advertised(table, "peer"), _advertised(table, "client")
+    return NodeAddresses(
+        peer,
+        client,
+        _address(table, "peer_listen", peer),
+        _address(table, "client_listen", client),
+        table.file("data_dir") if "data_dir" in table.values else "",
+    )
+
+
+def _advertised(table: Table, key: str) -> str:
+    """Read an address that others are told."""
+    address = _address(table, key)
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - it is refused here
+        raise table.wrong(
+            key, f"is {address}, which nobody can be sent to: write that as {key}_listen"
+        )
+    return address
+
+
+def _address(table: Table, key: str, default: str | None = None) -> str:
+    """Read `host:port` or `[v6]:port`."""
+    address = table.text(key, default)
+    host, colon, port = address.rpartition(":")
+    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and 1 <= int(port) <= 65_535
+    if not colon or not is_port or not _HOST.fullmatch(host):
+        raise table.wrong(key, f"is {address!r}, which is not of the form host:port")
+    return address
+
+
+def _read(files: Files, path: str) -> bytes:
+    try:
+        file = files.open(path, "read")
+        try:
+            data = file.read_at(0, FILE_BYTES_MAX + 1)
+        finally:
+            file.close()
+    except OSError as error:
+        raise InvalidRequest(f"{path}: {error.strerror or error}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise InvalidRequest(f"{path}: more than {FILE_BYTES_MAX} bytes: this is no configuration")
+    return data
+
+
+def _parse(path: str, data: bytes) -> dict[str, object]:
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except ValueError as error:  # of TOML, and of UTF-8
+        raise InvalidRequest(f"{path}: {error}") from None
+
+
+def _normal(path: PurePosixPath) -> str:
+    """Return a path without `..` between its parts, as far as that is plain text."""
+    parts: list[str] = []
+    for part in path.parts:
+        if part == ".." and parts and parts[-1] not in ("..", "/"):
+            parts.pop()
+        else:
+            parts.append(part)
+    return str(PurePosixPath(*parts)) if parts else "."

@@ -1,0 +1,236 @@
+"""A cluster of real processes on loopback, its configuration, and a client for it.
+
+    with ServedCluster(folder) as cluster:
+        cluster.start_all("--bootstrap")
+        leader = cluster.leader()
+        cluster.append(leader, [b"one", b"two"])
+
+What lives here: free ports, the file, starting, looking and appending. What must
+never live here: what should come of it. Called by: end-to-end and chaos tests.
+Nothing sleeps: waits end with an event, or when a status says so.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from raftbatch.v1 import admin_pb2, log_pb2
+from raftbatch.v1.admin_pb2_grpc import AdminStub
+from raftbatch.v1.log_pb2_grpc import LogStub
+from tests.e2e.processes import LIMIT_S, RAFTBATCH, Process
+
+STORAGE = """
+[storage]
+data_dir = "data/{node}"
+segment_bytes = 1_048_576
+entry_bytes_max = 1_048_576
+snapshot_bytes_max = 4_194_304
+disk_low_bytes = 33_554_432
+disk_reserve_bytes = 16_777_216
+"""
+"""Small, so that a test needs neither time nor space."""
+
+_LOOK_S = 0.02  # between two looks at statuses; a process's line ends the wait at once
+
+
+class ServedCluster:
+    """See the module's docstring. Leaving it kills and reaps all processes.
+
+    Args:
+        folder: an empty folder of its own.
+        nodes: their names.
+        settings: further tables of the file.
+        address: of the machine that the nodes are on.
+
+    Attributes:
+        file: the configuration file.
+        processes: the last one of each node.
+        peers, clients: addresses, by node.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Sequence[str] = ("n1", "n2", "n3"),
+        settings: str = "",
+        address: str = "127.0.0.1",
+    ) -> None:
+        self.folder = folder
+        self.file = str(folder / "cluster.toml")
+        self.processes: dict[str, Process] = {}
+        ports = free_ports(2 * len(nodes), address)
+        self.peers = {node: f"{address}:{ports.pop()}" for node in nodes}
+        self.clients = {node: f"{address}:{ports.pop()}" for node in nodes}
+        self.settings = settings
+        self._stack = ExitStack()
+        self.write(self.file, nodes)
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Kill and reap whatever still runs."""
+        if error is not None:
+            for node, process in self.processes.items():
+                error.add_note(f"{node} said:\n{process.said}")
+        self._stack.close()
+
+    # What an operator does.
+
+    def write(self, path: str, nodes: Sequence[str]) -> None:
+        """Write a configuration file that names these nodes."""
+        tables = ['[cluster]\nname = "test"\n']
+        for node in nodes:
+            tables.append(
+                f'[nodes.{node}]\npeer = "{self.peers[node]}"\nclient = "{self.clients[node]}"\n'
+            )
+        text = "\n".join([*tables, STORAGE, self.settings])
+        Path(path).write_text(text, encoding="utf-8")
+
+    def add(self, node: str, address: str = "127.0.0.1") -> str:
+        """Give another node addresses, in a file of its own; return that."""
+        peer, client = free_ports(2, address)
+        self.peers[node], self.clients[node] = f"{address}:{peer}", f"{address}:{client}"
+        path = str(self.folder / f"with-{node}.toml")
+        self.write(path, [*self.processes, node])
+        return path
+
+    def start(self, node: str, *flags: str, file: str = "") -> Process:
+        """Start a node; the process before it must have ended."""
+        assert node not in self.processes or not self.processes[node].is_up
+        command = [*RAFTBATCH, "serve", "--node", node, "--config", file or self.file, *flags]
+        process = self._stack.enter_context(Process(command))
+        self.processes[node] = process
+        return process
+
+    def start_all(self, *flags: str) -> None:
+        """Start all nodes of the file, and wait until each serves."""
+        for node in list(self.clients):
+            self.start(node, *flags)
+        for node in list(self.clients):
+            self.ready(node)
+
+    def ready(self, node: str) -> None:
+        """Wait until a node has opened its log."""
+        self.processes[node].wait_for("node.started")
+
+    def data(self, node: str) -> Path:
+        """Return a node's data directory."""
+        return self.folder / "data" / node
+
+    # What is to be seen.
+
+    def status(self, node: str) -> admin_pb2.StatusReply | None:
+        """Return what a node says of itself; None where it does not answer."""
+        try:
+            with grpc.insecure_channel(self.clients[node]) as channel:
+                reply: admin_pb2.StatusReply = AdminStub(channel).Status(
+                    admin_pb2.StatusRequest(), timeout=2.0
+                )
+                return reply
+        except grpc.RpcError:
+            return None
+
+    def statuses(self) -> dict[str, admin_pb2.StatusReply]:
+        """Return what all say that answer."""
+        found = {node: self.status(node) for node in self.processes}
+        return {node: each for node, each in found.items() if each is not None}
+
+    def leader(self) -> str:
+        """Return who leads, once a majority of those that answer agree on it."""
+        self.until(lambda: self._agreed() is not None, "leader")
+        leader = self._agreed()
+        assert leader is not None
+        return leader
+
+    def _agreed(self) -> str | None:
+        statuses = self.statuses()
+        leaders = [node for node, each in statuses.items() if each.role == "leader"]
+        for leader in leaders:
+            followers = [each for each in statuses.values() if each.leader == leader]
+            voters = [each for each in statuses[leader].members if each.rank == "voter"]
+            if len(followers) > len(voters) // 2:
+                return leader
+        return None
+
+    def agree(self, *nodes: str) -> bytes:
+        """Wait until nodes have applied the same; return the digest, equal on all."""
+        chosen = nodes or tuple(self.processes)
+
+        def same() -> bool:
+            statuses = self.statuses()
+            if any(node not in statuses for node in chosen):
+                return False
+            applied = {statuses[node].applied for node in chosen}
+            return len(applied) == 1 and applied != {0}
+
+        self.until(same, f"equal applied indices of {chosen}")
+        digests = {each.digest for node, each in self.statuses().items() if node in chosen}
+        assert len(digests) == 1, digests
+        return digests.pop()
+
+    def until(self, holds: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
+        """Wait until something holds that statuses say."""
+        clock = _Deadline(limit_s)
+        while not holds():
+            assert clock.wait(_LOOK_S), f"no {what}"
+
+    # What a client does.
+
+    def append(self, node: str, entries: Sequence[bytes]) -> list[log_pb2.AppendResult]:
+        """Append entries in one message; return a result each, in their order."""
+        numbered = [
+            log_pb2.NumberedEntry(number=number, data=data) for number, data in enumerate(entries)
+        ]
+        with grpc.insecure_channel(self.clients[node]) as channel:
+            replies = LogStub(channel).Append(
+                iter([log_pb2.AppendRequest(entries=numbered)]), timeout=LIMIT_S
+            )
+            results = [result for reply in replies for result in reply.results]
+        return sorted(results, key=lambda result: result.number)
+
+    def acknowledged(self, node: str, entries: Sequence[bytes]) -> list[int]:
+        """Append entries, each of which must be acknowledged; return where they stand."""
+        results = self.append(node, entries)
+        assert all(result.WhichOneof("outcome") == "index" for result in results), results
+        return [result.index for result in results]
+
+
+class _Deadline:
+    """A wait that ends: what cannot come in time is a failure, not a delay."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._looks = int(limit_s / _LOOK_S)
+        self._never = threading.Event()
+
+    def wait(self, pause_s: float) -> bool:
+        """Pause; return whether there is time left."""
+        self._looks -= 1
+        self._never.wait(pause_s)
+        return self._looks > 0
+
+
+def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
+    """Return ports that nobody listens on at this moment: all bound at once, then let go."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((address, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,170 @@
+"""One `raftbatch serve` as a process: what it says, how it is stopped, and that it is reaped.
+
+Used by: `cluster`, tests. Whoever starts a process owns it: leaving its context
+kills it, whatever state it is in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tests.tidy.tree import ROOT
+
+LIMIT_S = 30.0
+"""Nothing takes so long; a test that waits for ever would say nothing."""
+
+RAFTBATCH = (sys.executable, "-m", "raftbatch")
+
+Event = dict[str, Any]
+
+
+class Process:
+    """A process and the lines that it writes to standard error.
+
+    Args:
+        arguments: the command.
+        environment: added to ours.
+    """
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None):
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._is_paused = False
+        self._process = subprocess.Popen(
+            arguments,
+            cwd=ROOT,
+            env=os.environ | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Kill it, wherever it is, and wait for it."""
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def said(self) -> str:
+        """Everything that it wrote so far."""
+        with self._changed:
+            return "\n".join(self._lines)
+
+    @property
+    def events(self) -> list[Event]:
+        """What it logged so far."""
+        with self._changed:
+            return [json.loads(line) for line in self._lines if line.startswith("{")]
+
+    def logged(self, event: str) -> list[Event]:
+        """Return what it logged under a name."""
+        return [each for each in self.events if each["event"] == event]
+
+    def wait_for(self, event: str, *, count: int = 1) -> Event:
+        """Return the n-th event of a name, once it is logged; fail where the process ends first."""
+        self.until(lambda: len(self.logged(event)) >= count or not self.is_up, event)
+        found = self.logged(event)
+        assert len(found) >= count, f"it ended without {event}:\n{self.said}"
+        return found[count - 1]
+
+    def until(self, holds: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
+        """Wait until something holds that its lines, or its end, bring about."""
+        with self._changed:
+            assert self._changed.wait_for(holds, limit_s), f"no {what}:\n{self.said_unlocked()}"
+
+    def said_unlocked(self) -> str:
+        """Return all lines; for whoever holds the lock already."""
+        return "\n".join(self._lines)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it has not ended."""
+        if self.is_up:
+            self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Let it stand still."""
+        self._is_paused = True
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._is_paused = False
+        self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send(signal.SIGKILL)
+        self._end()
+
+    def terminate(self) -> int:
+        """Ask it to stop; return its exit status."""
+        self.send(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Return its exit status, once it has ended by itself."""
+        try:
+            self._process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"it has not ended:\n{self.said}") from None
+        return self._end()
+
+    def _end(self) -> int:
+        status = self._process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        return status
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._changed:
+                self._lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+        self._process.wait()
+        with self._changed:
+            self._changed.notify_all()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a `raftbatch` command to its end."""
+    return subprocess.run(
+        [*RAFTBATCH, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200", "TERM": "dumb"},
+        timeout=LIMIT_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
