@@ -6,7 +6,7 @@ STAMP  := .venv/.stamp
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos bench demo up clean
+.PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos chaos-clean bench demo up clean
 
 help: ## list the targets
 	@awk -F ':.*[#][#] ' 'NF == 2 { sub("^# ", "", $$1); printf "%-20s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ sim: $(STAMP) ## simulated runs: SUITE=journal SEEDS=2000
 
 mutants: $(STAMP) ## search anew for the seed or test that finds each known bug: SUITE=journal
 	$(BIN)/python -m chaos mutants --suite $(SUITE)
+
+chaos-clean: $(STAMP) ## remove what a harness that was killed left on this machine (as root)
+	@$(BIN)/python -m chaos clean
 
 # chaos: ## comes in a later release
 # demo: ## comes in a later release

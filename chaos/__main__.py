@@ -18,6 +18,7 @@ import typer
 from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
 from chaos.runner import CORES, SUITES, Verdict, parse_seeds, run_seeds, summary
+from chaos.worlds import namespaces
 
 _SEARCHED_SEEDS = range(500)
 
@@ -101,6 +102,20 @@ def mutants(
             survivors.append(each.name)
     print(json.dumps({"mutants": len(MUTANTS.get(suite, [])), "survivors": survivors}))
     raise typer.Exit(1 if survivors else 0)
+
+
+@app.command()
+def clean() -> None:
+    """Remove what a harness that was killed has left on this machine. Needs root."""
+    if missing := namespaces.missing():
+        print(f"nothing can have been left here, or be removed: {missing}")
+        return
+    removed = namespaces.clean()
+    for namespace in removed:
+        print(f"removed {namespace}, and what ran in it")
+    for namespace in namespaces.ours():
+        print(f"left {namespace}: who made it is alive")
+    print(json.dumps({"removed": len(removed)}))
 
 
 def _find(name: str) -> tuple[str, Mutant]:

@@ -29,7 +29,7 @@ def test_make_sim_says_what_seeds_are(seeds: str) -> None:
 
 def test_make_lists_each_target_that_is_to_come() -> None:
     targets = {line.split()[0]: line.split()[1:] for line in _run("make").stdout.splitlines()}
-    assert {"verify", "sim", "clean"} <= targets.keys()
+    assert {"verify", "sim", "chaos-clean", "clean"} <= targets.keys()
     for target in ("chaos", "demo", "up"):
         assert targets[target] == ["comes", "in", "a", "later", "release"]
 
@@ -38,5 +38,5 @@ def test_chaos_help_is_for_those_who_run_it() -> None:
     done = _run(sys.executable, "-m", "chaos", "--help")
     assert "show that the checkers find bugs" in done.stdout
     assert "What" not in done.stdout
-    for command in ("sim", "mutant", "mutants"):
+    for command in ("sim", "mutant", "mutants", "clean"):
         assert f" {command} " in done.stdout

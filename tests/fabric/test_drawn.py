@@ -1,0 +1,97 @@
+"""Networks that break at drawn moments in drawn ways, under clients: nothing is lost or made up.
+
+Source: docs/GUARANTEES.md, G7.
+"""
+
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fabric.clients import Client, Told, check, log_of
+from tests.fabric.cluster import NODES, FabricCluster, serving
+from tests.fabric.nodes import needs_namespaces
+
+FAULTS = 20
+CLIENTS = 3
+_LASTS_S = (0.3, 1.6)  # some end before anybody is elected, some after
+_PAIRS = [(a, b) for a in NODES for b in NODES if a != b]
+
+
+def _break(cluster: FabricCluster, rng: Random) -> str:
+    """Do something to the network; return what."""
+    fabric = cluster.fabric
+    a, b = rng.choice(_PAIRS)
+    leaders = [node for node, each in cluster.statuses().items() if each.role == "leader"]
+    victim = rng.choice(leaders) if leaders and rng.random() < 0.6 else a
+    match rng.randrange(6):
+        case 0:
+            fabric.isolate(victim)
+            return f"isolate {victim}"
+        case 1:
+            hears = rng.random() < 0.5
+            fabric.isolate(victim, hears=hears, speaks=not hears)
+            return f"isolate {victim}, which {'hears' if hears else 'speaks'}"
+        case 2:
+            one_way = rng.random() < 0.5
+            fabric.cut(a, b, one_way=one_way)
+            return f"cut {a} {b} {'one way' if one_way else ''}"
+        case 3:
+            for one, other in _PAIRS:
+                fabric.lossy(one, other, loss=0.1, duplicate=0.1, one_way=True)
+            return "lossy"
+        case 4:
+            for other in cluster.others(victim):
+                fabric.slow(victim, other, delay_s=rng.choice((0.005, 0.05, 0.3)), jitter_s=0.02)
+            return f"slow {victim}"
+        case _:
+            fabric.split(*[[node] for node in NODES])
+            return "split all"
+
+
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.slow
+@needs_namespaces[0]
+@needs_namespaces[1]
+def test_drawn_faults_lose_nothing_and_make_nothing_up(tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    with serving(tmp_path, seed=seed) as cluster:
+        clients = [Client(f"client {number},", cluster.clients) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        never = threading.Event()
+        done = []
+        for _ in range(FAULTS):
+            done.append(_break(cluster, rng))
+            never.wait(rng.uniform(*_LASTS_S))
+            if rng.random() < 0.7:
+                cluster.fabric.heal()
+                never.wait(rng.uniform(0.0, 0.6))
+        cluster.fabric.heal()
+        before = {client: len(client.told.acknowledged) for client in clients}
+        cluster.until(
+            lambda: all(len(each.told.acknowledged) > before[each] for each in clients),
+            "progress after healing",
+        )
+        told = [client.stop() for client in clients]
+        cluster.agree()
+        applied = min(cluster.seen(node).applied for node in NODES)
+        for process in cluster.processes.values():
+            process.terminate()
+        # Ending them one by one lets others lead, whose first entries come on top.
+        logs = [log_of(str(cluster.data(node)), applied) for node in NODES]
+    assert logs[0] == logs[1] == logs[2]
+    assert len(logs[0]) == applied
+    complaints = [complaint for each in told for complaint in check(each, logs[0])]
+    assert not complaints, "\n".join([*done, *complaints[:20]])
+    assert sum(len(each.acknowledged) for each in told) > 100
+    assert sum(len(each.refused) + len(each.unknown) for each in told) > 0, done
+
+
+def test_check_fires_on_each_promise_that_is_broken() -> None:
+    told = Told({b"a": 1}, {b"b"}, {b"c"})
+    assert check(told, {1: b"a", 2: b"c"}) == []
+    assert check(told, {1: b"a"}) == []
+    for log in ({}, {2: b"a"}, {1: b"a", 2: b"a"}, {1: b"a", 2: b"b"}, {1: b"a", 2: b"c", 3: b"c"}):
+        assert len(check(told, log)) == 1, log
