@@ -22,9 +22,9 @@ SOON_S = 1.0  # long enough to connect and for a message to arrive
 class End:
     """A process that writes down what it hears."""
 
-    incarnation = 1
-
-    def __init__(self, links: Links, loop: VirtualLoop, node: NodeId) -> None:
+    def __init__(self, links: Links, loop: VirtualLoop, node: NodeId, incarnation: int = 1) -> None:
+        self.incarnation = incarnation
+        self.over: dict[tuple[NodeId, int], str] = {}
         self.process = loop.spawn(node)
         self.port: Port = links.open(node, self.process)
         self.heard: list[str] = []
@@ -36,15 +36,16 @@ class End:
         self.heard.append(f"{peer}:{message}")
 
     def admits(self, peer: NodeId, incarnation: int) -> str | None:
-        """Admit all."""
-        return None
+        """Admit all but those that are over."""
+        return self.over.get((peer, incarnation))
 
     def refused(self, peer: NodeId, why: str) -> None:
-        """Nobody is."""
+        """Note `peer!why`."""
+        self.links.append(f"{peer}!{why}")
 
     def connected(self, peer: NodeId, incarnation: int) -> None:
-        """Note `+peer`."""
-        self.links.append(f"+{peer}")
+        """Note `+peer`, and which life of it if it is not the first."""
+        self.links.append(f"+{peer}{'' if incarnation == 1 else incarnation}")
 
     def disconnected(self, peer: NodeId) -> None:
         """Note `-peer`."""
@@ -76,9 +77,9 @@ class Bench:
         self[node].process.kill()
         self.links.close(node, silent=silent)
 
-    def restart(self, node: NodeId) -> None:
+    def restart(self, node: NodeId, incarnation: int = 1) -> None:
         """Begin another."""
-        self.ends[node] = End(self.links, self.loop, node)
+        self.ends[node] = End(self.links, self.loop, node, incarnation)
 
 
 @pytest.fixture
@@ -254,6 +255,40 @@ def test_message_to_a_dead_process_never_reaches_the_next_one(bench: Bench) -> N
     bench.loop.run_for(3.0)
     assert bench[A].heard == []
     assert bench[B].links[-2:] == ["-a", "+a"]
+
+
+def test_ends_are_told_which_life_of_a_peer_is_connected(bench: Bench) -> None:
+    bench.die(B)
+    bench.restart(B, incarnation=2)
+    bench.loop.run_for(SOON_S)
+    assert bench[A].links[-1] == "+b2"
+    assert "+a" in bench[B].links
+
+
+def test_end_that_is_not_admitted_is_told_so_and_not_connected(bench: Bench) -> None:
+    bench[A].over[B, 1] = "removed"
+    assert bench[A].port.is_connected(B), "it is connected still"
+    bench[A].process.call(bench[A].port.drop, B)
+    bench.loop.run_for(SOON_S)
+    assert not bench[A].port.is_connected(B)
+    assert bench[A].links[-1] == "-b"
+    assert bench[B].links[-1] == "a!removed"
+    bench.die(B)
+    bench.restart(B, incarnation=2)
+    bench.loop.run_for(SOON_S)
+    assert bench[A].port.is_connected(B)
+
+
+def test_stale_messages_of_an_earlier_life_never_come(loop: VirtualLoop) -> None:
+    """Not even outside the contract: a connection that is tied to a life is nothing else's."""
+    bench = Bench(loop, (A, B), LinkOptions(stale=1.0, delay_s=(0.5, 0.5), reset_chance=0.0))
+    bench[A].send(B, "late")
+    bench.links.break_link(A, B)
+    bench.die(A)
+    bench.restart(A, incarnation=2)
+    loop.run_for(5 * SOON_S)
+    assert bench[B].port.is_connected(A)
+    assert bench[B].heard == []
 
 
 def test_silent_machine_is_noticed_by_those_who_send_to_it_and_late(bench: Bench) -> None:

@@ -120,6 +120,19 @@ def test_power_loss_reaches_a_machine_without_a_process(bench: Bench) -> None:
     assert bench.deaths == [("killed", False)]
 
 
+def test_wiped_machine_has_an_empty_disk_with_the_same_hooks(bench: Bench) -> None:
+    write(bench.machine.boot(), "/a", b"durable")
+    with pytest.raises(AssertionError, match="lives"):
+        bench.machine.wipe()
+    bench.machine.kill(power=False)
+    bench.machine.wipe()
+    world = bench.machine.boot()
+    assert world.files.list("/") == []
+    bench.machine.arm(Faults(Fault("any", 1, errno.EIO)))
+    with pytest.raises(OSError, match="Input/output"):
+        world.files.open("/b", "create")
+
+
 def test_dead_process_reaches_nothing(bench: Bench) -> None:
     node = bench.machine.boot()
     write(node, "/a", b"a")
