@@ -218,7 +218,8 @@ class ServedCluster:
         ]
         with self.channel(node) as channel:
             request = log_pb2.AppendRequest(entries=numbered)
-            yield LogStub(channel).Append(iter([request]), timeout=LIMIT_S)
+            replies = LogStub(channel).Append(iter([request]), timeout=LIMIT_S)
+            yield replies  # kept here: a call that nobody holds is cancelled
 
     def acknowledged(self, node: str, entries: Sequence[bytes]) -> list[int]:
         """Append entries, each of which must be acknowledged; return where they stand."""

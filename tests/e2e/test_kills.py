@@ -19,6 +19,8 @@ from tests.e2e.history import History, Write, judge, log_of
 
 _DURATION_S = 60.0
 _CLIENTS = 3
+_NO_SNAPSHOTS = "[log]\nsnapshot_bytes_min = 1_099_511_627_776\n"
+"""The whole log is kept: it is what the answers are held against."""
 
 
 class Nemesis:
@@ -79,7 +81,7 @@ def test_nothing_acknowledged_is_lost_under_kills_and_pauses(
     seed = 7
     record_property("seed", seed)
     history = History()
-    with ServedCluster(tmp_path) as cluster:
+    with ServedCluster(tmp_path, settings=_NO_SNAPSHOTS) as cluster:
         cluster.start_all("--bootstrap")
         cluster.leader()
         nemesis = Nemesis(cluster, seed)
