@@ -92,6 +92,33 @@ def test_acknowledgement_of_what_was_never_sent_commits_nothing() -> None:
     assert node.core.standing.commit < 3
 
 
+def test_acknowledgement_of_an_earlier_term_counts_for_nothing() -> None:
+    node = Bench()
+    node.lead()
+    node.receive("n2", AppendReply(1, 3, 0, 0, 0, 0))
+    assert node.core.standing.commit < 3
+    node.receive("n2", AppendReply(2, 3, 0, 0, 0, 0))
+    assert node.core.standing.commit == 3
+
+
+def test_entries_read_for_an_earlier_connection_are_not_sent() -> None:
+    node = Bench(FakeLog(1, 1, 1, 1, 1))
+    node.log.kept_in_memory_from = 5
+    node.lead()
+    for _ in range(2):
+        node.core.disconnected(node.now_ns, N2)
+        node.core.connected(node.now_ns, N2, 1)
+        node.receive("n2", AppendReply(2, 0, 5, 2, 1, 1))
+        node.acknowledge("n2", 2)
+    (_, first), (_, second) = node.fetch.entries_asked
+    node.sent()
+    first(entries(3, 1, 1))
+    assert node.sent() == [], "they are being read anew"
+    second(entries(3, 1, 1))
+    assert any(isinstance(m, AppendEntries) and m.entries for _, m in node.sent())
+    assert len(node.fetch.entries_asked) == 2
+
+
 def test_second_leader_of_a_term_stops_who_hears_both() -> None:
     node = Bench()
     node.receive("n2", AppendEntries(2, 2, 1, entries(3, 2), 0, 1))
