@@ -67,7 +67,7 @@ MEMBERS = [
         "journal",
         "        self._configs.keep(0)\n",
         "",
-        4,
+        64,
     ),
     # When it may be changed.
     _seed(
@@ -114,11 +114,18 @@ MEMBERS = [
         2,
     ),
     _seed(
+        "half-is-a-majority",
+        "standing",
+        "        return len(self.voters) // 2 + 1\n",
+        "        return max(len(self.voters) // 2, 1)\n",
+        0,
+    ),
+    _seed(
         "leader-counts-itself-when-removed",
         "replication",
         "        if standing.is_voter:\n            held.append",
         "        if True:\n            held.append",
-        4,
+        9,
     ),
     _test(
         "vote-of-a-learner-counts",
@@ -150,18 +157,25 @@ MEMBERS = [
         2,
     ),
     _seed(
+        "learner-stands",
+        "election",
+        "        if not standing.may_stand:\n",
+        "        if False:\n",
+        8,
+    ),
+    _test(
         "removed-one-stands-back",
         "election",
         "        if not standing.may_stand:\n",
         "        if not standing.is_voter:\n",
-        4,
+        _script("removed_leader_may_be_needed_once_more"),
     ),
     _seed(
         "removed-one-admitted",
         "log",
         "        return self._core.standing.committed_membership.why_over(node, incarnation)\n",
         "        return None\n",
-        4,
+        13,
     ),
     _seed(
         "removed-one-deaf-to-a-refusal",

@@ -51,7 +51,7 @@ RAFT = [
         "appending",
         "min(message.commit, self.verified))",
         "min(message.commit, log.last_index))",
-        1,
+        23,
     ),
     _mutant(
         "verified-outlives-its-term",
@@ -68,7 +68,7 @@ RAFT = [
         "                        standing.commit, min(message.index, standing.log.last_index)\n"
         "                    )\n"
         "                    self.receiving.on_install_snapshot(message)\n",
-        48,
+        3,
     ),
     _mutant(
         "conflicting-suffix-kept",
