@@ -182,7 +182,7 @@ MEMBERS = [
         "log",
         '        self._driver.fail(removed(f"{why} ({peer} says so)"))\n',
         "        pass\n",
-        4,
+        7,
     ),
     _test(
         "removed-one-not-told",
