@@ -187,7 +187,7 @@ RAFT = [
         "replication",
         "if self._is_over or progress.reading is not reading:",
         "if self._is_over:",
-        132,
+        114,
     ),
     _mutant(
         "space-never-measured-again",
@@ -201,6 +201,6 @@ RAFT = [
         "proposals",
         "        if term > self._term:\n",
         "        if term < 0:\n",
-        10,
+        11,
     ),
 ]
