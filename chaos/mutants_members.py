@@ -114,6 +114,13 @@ MEMBERS = [
         2,
     ),
     _seed(
+        "half-is-a-majority",
+        "standing",
+        "        return len(self.voters) // 2 + 1\n",
+        "        return max(len(self.voters) // 2, 1)\n",
+        0,
+    ),
+    _seed(
         "leader-counts-itself-when-removed",
         "replication",
         "        if standing.is_voter:\n            held.append",
@@ -150,6 +157,13 @@ MEMBERS = [
         2,
     ),
     _seed(
+        "learner-stands",
+        "election",
+        "        if not standing.may_stand:\n",
+        "        if False:\n",
+        8,
+    ),
+    _test(
         "removed-one-stands-back",
         "election",
         "        if not standing.may_stand:\n",

@@ -110,7 +110,7 @@ RAFT = [
         "election",
         "and vote in (None, asker)",
         "and vote != standing.self_id",
-        0,
+        5,
     ),
     _mutant(
         "message-before-its-term-is-durable",
@@ -152,7 +152,7 @@ RAFT = [
         "reads",
         "return standing.log.term(standing.commit) == standing.term",
         "return standing.term > 0",
-        2,
+        4,
     ),
     _mutant(
         "reads-outlive-the-lead",
