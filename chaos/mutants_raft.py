@@ -110,7 +110,7 @@ RAFT = [
         "election",
         "and vote in (None, asker)",
         "and vote != standing.self_id",
-        5,
+        10,
     ),
     _mutant(
         "message-before-its-term-is-durable",
