@@ -168,7 +168,7 @@ MEMBERS = [
         "election",
         "        if not standing.may_stand:\n",
         "        if not standing.is_voter:\n",
-        63,
+        _script("removed_leader_may_be_needed_once_more"),
     ),
     _seed(
         "removed-one-admitted",
