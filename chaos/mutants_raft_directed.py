@@ -364,6 +364,22 @@ RAFT_DIRECTED = [
         _unit("doubts.py::test_leader_whose_entries_no_majority_takes_refuses_more"),
     ),
     Mutant(
+        "silent-over-a-new-connection",
+        _RAFT + "appending",
+        "        self._answered = -1\n",
+        "        pass\n",
+        _unit("appending.py::test_leader_that_asks_is_answered_though_nothing_is_new"),
+    ),
+    Mutant(
+        "everything-answered",
+        _RAFT + "appending",
+        "        if asks or message.round",
+        "        if True or message.round",
+        _unit(
+            "appending.py::test_entries_are_answered_when_they_are_durable_and_news_of_a_commit_never"
+        ),
+    ),
+    Mutant(
         "stale-refusal-followed",
         _RAFT + "progress",
         "        elif self.feeding is Feeding.PROBE and index == self.next - 1:\n",

@@ -38,13 +38,17 @@ class Appending:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self.verified = 0
-        self._acknowledged = 0
+        self._acknowledged = self._answered = 0  # up to which entry, and which round
         self._full_until_ns = 0
         self._is_swamped = False  # too much waits for the disk, as of the last try to append
 
     def reset(self) -> None:
         """Forget what was compared: a new term has another leader."""
-        self.verified = self._acknowledged = 0
+        self.verified = self._acknowledged = self._answered = 0
+
+    def connected(self) -> None:
+        """Forget what was answered: it may be lost with the connection that it went over."""
+        self._answered = -1
 
     def on_append_entries(self, message: AppendEntries) -> None:
         """Take in entries of this term's leader, and answer."""
@@ -64,14 +68,19 @@ class Appending:
             self._reject(message)
             return
         self.verified = max(self.verified, self._take(prev, entries))
+        # Entries are answered when they are durable, and news of a commit by nobody: a message
+        # that brings neither asks where this node is.
+        asks = not message.entries and message.commit <= standing.commit
         standing.commit = max(standing.commit, min(message.commit, self.verified))
-        self.acknowledge(message.round)
+        if asks or message.round > self._answered or self._holds() > self._acknowledged:
+            self.acknowledge(message.round)
 
     def acknowledge(self, round_: int) -> None:
         """Tell the leader what this node holds, verified and durable."""
         standing = self._standing
         if standing.leader not in (None, standing.self_id):
             self._acknowledged = self._holds()
+            self._answered = max(self._answered, round_)
             reply = AppendReply(standing.term, self._acknowledged, 0, 0, 0, round_)
             standing.send(standing.leader, reply)
 

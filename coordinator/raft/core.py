@@ -12,8 +12,7 @@ is due at `deadline_ns`, and may come earlier.
 
 What lives here: the order of things: terms first, then roles, then the message
 itself. What must never live here: asyncio, a socket, a file, a clock. Called
-by: `syncobj`, `driver`. Deterministic.
-Source: Raft paper, figure 2 ("Rules for Servers"); docs/RAFT.md.
+by: `syncobj`, `driver`. Deterministic. Source: Raft paper, figure 2; docs/RAFT.md.
 """
 
 from __future__ import annotations
@@ -184,6 +183,7 @@ class Core:
         """Take in that there is a new connection to a peer; the old one's messages are gone."""
         self.standing.now_ns = now_ns
         self.lives.came(peer, incarnation)
+        self.appending.connected()
         if self.replication is not None:
             self.replication.connected(peer)
 
@@ -301,14 +301,14 @@ class Core:
                     self.appending.acknowledge(message.round)
                 else:
                     self.receiving.on_install_snapshot(message)
-            case AppendReply() if replication is not None:
-                if replication.on_append_reply(sender, message):
+            case AppendReply() | SnapshotReply() if replication is not None:
+                if isinstance(message, SnapshotReply):
+                    replication.on_snapshot_reply(sender, message)
+                elif replication.on_append_reply(sender, message):
                     self.transfer.holds(sender, message.match)
-                self._advance()
-                self.reads.answered(replication.answered_round())
-            case SnapshotReply() if replication is not None:
-                replication.on_snapshot_reply(sender, message)
-                self.reads.answered(replication.answered_round())
+                    self._advance()
+                if self.reads.newest_round:
+                    self.reads.answered(replication.answered_round())
             case TimeoutNow() if sender == standing.leader and self._may_lead():
                 if standing.may_stand:
                     self.election.begin(transfer=True)

@@ -128,6 +128,34 @@ def test_refusal_says_where_to_try_next(
     assert replies(shared) == [AppendReply(4, 0, prev[0], hint, hint_term, 7)]
 
 
+def test_entries_are_answered_when_they_are_durable_and_news_of_a_commit_never() -> None:
+    log = FakeLog(1)
+    shared, appending = follower(log, term=1)
+    appending.on_append_entries(append(1, (1, 1)))
+    assert [each.match for each in replies(shared)] == [1], "a heartbeat"
+    log.is_instant = False
+    appending.on_append_entries(append(1, (1, 1), entries(2, 1, 1)))
+    assert replies(shared) == []
+    log.sync()
+    appending.durable()
+    assert [each.match for each in replies(shared)] == [3]
+    appending.on_append_entries(append(1, (3, 1), commit=3))
+    assert replies(shared) == []
+    assert shared.commit == 3
+
+
+def test_leader_that_asks_is_answered_though_nothing_is_new() -> None:
+    shared, appending = follower(FakeLog(1, 1), term=1)
+    for _ in range(2):
+        appending.on_append_entries(append(1, (2, 1)))
+        assert [each.match for each in replies(shared)] == [2]
+    appending.on_append_entries(append(1, (2, 1), commit=1, round_=8))
+    assert [each.round for each in replies(shared)] == [8], "a round that began later"
+    appending.connected()
+    appending.on_append_entries(append(1, (2, 1), commit=2, round_=8))
+    assert [each.match for each in replies(shared)] == [2], "the last answer may be lost"
+
+
 def test_follower_without_room_asks_for_nothing_for_a_while() -> None:
     log = FakeLog(1)
     shared, appending = follower(log, term=1)
