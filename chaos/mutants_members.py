@@ -111,7 +111,7 @@ MEMBERS = [
         "membership",
         "tuple(member.node_id for member in self.members if member.votes)",
         "tuple(member.node_id for member in self.members)",
-        2,
+        4,
     ),
     _seed(
         "half-is-a-majority",
@@ -175,14 +175,14 @@ MEMBERS = [
         "log",
         "        return self._core.standing.committed_membership.why_over(node, incarnation)\n",
         "        return None\n",
-        19,
+        12,
     ),
     _seed(
         "removed-one-deaf-to-a-refusal",
         "log",
         '        self._driver.fail(removed(f"{why} ({peer} says so)"))\n',
         "        pass\n",
-        19,
+        7,
     ),
     _test(
         "removed-one-not-told",

@@ -44,14 +44,14 @@ RAFT = [
         "appending",
         "if log.term(entry.index) == entry.term:",
         "if entry.index <= standing.commit:",
-        21,
+        11,
     ),
     _mutant(
         "committed-unverified",
         "appending",
         "min(message.commit, self.verified))",
         "min(message.commit, log.last_index))",
-        7,
+        0,
     ),
     _mutant(
         "verified-outlives-its-term",
@@ -68,7 +68,7 @@ RAFT = [
         "                        standing.commit, min(message.index, standing.log.last_index)\n"
         "                    )\n"
         "                    self.receiving.on_install_snapshot(message)\n",
-        40,
+        37,
     ),
     _mutant(
         "conflicting-suffix-kept",
@@ -103,14 +103,14 @@ RAFT = [
         "standing",
         "return (last_term, last_index) >= (self.log.last_term, self.log.last_index)",
         "return True",
-        3,
+        9,
     ),
     _mutant(
         "votes-twice",
         "election",
         "and vote in (None, asker)",
         "and vote != standing.self_id",
-        10,
+        3,
     ),
     _mutant(
         "message-before-its-term-is-durable",
@@ -138,28 +138,28 @@ RAFT = [
         "core",
         "elif term < standing.term:",
         "elif term < standing.term and not isinstance(message, AppendEntries):",
-        0,
+        1,
     ),
     _mutant(
         "read-without-a-round",
         "core",
         "self.reads.ask(self.replication.round + 1, answer)",
         "answer(standing.commit)",
-        97,
+        151,
     ),
     _mutant(
         "read-before-an-entry-of-its-term",
         "reads",
         "return standing.log.term(standing.commit) == standing.term",
         "return standing.term > 0",
-        4,
+        2,
     ),
     _mutant(
         "reads-outlive-the-lead",
         "core",
         "            self.reads.fail()\n",
         "",
-        2,
+        16,
     ),
     _mutant(
         "applied-twice",

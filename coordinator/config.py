@@ -52,7 +52,10 @@ class ServerLimits:
         stream_bytes_max: data that one stream may have under way: proposed, and not
             answered. Beyond it nothing more is read from the stream until answers
             have left, so a client is slowed down and not refused.
-        streams_max: streams of all clients together; one more is refused.
+        streams_max: streams of all clients together; one more is refused. So many messages of
+            message_bytes_max may be in memory.
+        connections_max: of clients; one more is closed at once. Each takes a file descriptor,
+            of which the log and the peers need some too.
         transfer_ms_max: how long a leader that is told to stop tries to hand over.
         drain_ms_max: how long answers that are under way are waited for then.
         stop_ms_max: how long the whole stop may take before the process ends
@@ -64,7 +67,8 @@ class ServerLimits:
 
     message_bytes_max: int = 40 << 20
     stream_bytes_max: int = 64 << 20
-    streams_max: int = 1000
+    streams_max: int = 64
+    connections_max: int = 1000
     transfer_ms_max: int = 2_000
     drain_ms_max: int = 2_000
     stop_ms_max: int = 10_000

@@ -25,7 +25,14 @@ from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.standing import Role
 from coordinator.raft.transport import PeerState
-from raftbatch.errors import Draining, InvalidRequest, NoLeader, PayloadTooLarge, RaftbatchError
+from raftbatch.errors import (
+    Draining,
+    InvalidRequest,
+    NoLeader,
+    OutcomeUnknown,
+    PayloadTooLarge,
+    RaftbatchError,
+)
 from raftbatch.ids import Identity, NodeId
 
 
@@ -183,7 +190,7 @@ class Node:
         """Hand leadership over, to the voter that holds most where none is named.
 
         Raises:
-            NoLeader: definite; it was not taken in time, and this node still leads.
+            OutcomeUnknown: it was not taken in time; the heir may take over yet.
         """
         log = self._taking()
         if heir == self.config.node_id and log.role is Role.LEADER:
@@ -194,7 +201,7 @@ class Node:
                 raise InvalidRequest("there is no other voter that is connected")
             chosen = self.config.node_id  # refused, with the leader's name
         if not await log.transfer(chosen):
-            raise NoLeader(f"{chosen} did not take over in time: {self.config.node_id} leads still")
+            raise OutcomeUnknown(f"{chosen} did not take over in time, and may do so yet")
         return chosen
 
     def heirs(self) -> list[NodeId]:

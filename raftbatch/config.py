@@ -14,7 +14,6 @@ Relative paths are relative to the file, so that it works from every folder.
 from __future__ import annotations
 
 import ipaddress
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from raftbatch.errors import InvalidRequest
-from raftbatch.ids import NodeId, is_node_id
+from raftbatch.ids import NodeId, is_address, is_node_id
 from raftbatch.world import Files
 
 FILE_BYTES_MAX = 1 << 20
@@ -33,8 +32,6 @@ NODE = "{node}"
 
 CLIENT_TABLES = ("cluster", "nodes", "tls")
 COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server")
-
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.%]{2,60}\]")
 
 
 class Table:
@@ -309,9 +306,7 @@ def _advertised(table: Table, key: str) -> str:
 def _address(table: Table, key: str, default: str | None = None) -> str:
     """Read `host:port` or `[v6]:port`."""
     address = table.text(key, default)
-    host, colon, port = address.rpartition(":")
-    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and 1 <= int(port) <= 65_535
-    if not colon or not is_port or not _HOST.fullmatch(host):
+    if not is_address(address):
         raise table.wrong(key, f"is {address!r}, which is not of the form host:port")
     return address
 

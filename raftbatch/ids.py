@@ -17,7 +17,16 @@ ClusterId = NewType("ClusterId", str)
 """32 hexadecimal digits, drawn at random when a cluster is first started."""
 
 _NODE_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62})")
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.%]{2,60}\]")
+_PORT = re.compile("[0-9]{1,5}")
 _CLUSTER_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is of the form `host:port` or `[v6]:port`. Total. Deterministic."""
+    host, colon, port = text.rpartition(":")
+    is_port = _PORT.fullmatch(port) is not None and 1 <= int(port) <= 65_535
+    return bool(colon) and is_port and _HOST.fullmatch(host) is not None
 
 
 def is_node_id(text: str) -> bool:

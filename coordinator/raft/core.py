@@ -129,8 +129,6 @@ class Core:
         term = message.own_term if isinstance(message, PreVoteReply) else message.term
         if not self.lives.is_heard(sender, term, self._leaving):
             return
-        if term > standing.term + TERM_LEAP_MAX:
-            return  # nobody has held so many elections
         if isinstance(message, PreVote):
             self.election.on_pre_vote(sender, message)
             return
@@ -138,7 +136,9 @@ class Core:
             is_election = isinstance(message, RequestVote) and not message.transfer
             if is_election and self.election.is_leader_alive:
                 return  # stickiness: not even the term is taken over. Source: thesis, 4.2.3
-            self._follow(term, None)
+            self._follow(min(term, standing.term + TERM_LEAP_MAX), None)
+            if term > standing.term:
+                return  # nobody has held so many elections
         if isinstance(message, PreVoteReply):
             if self.lives.is_member(sender):
                 self.election.on_pre_vote_reply(sender, message)

@@ -12,6 +12,7 @@ never live here: whom to call, what is said on a connection. Called by:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from coordinator.raft.counters import Counters
@@ -22,6 +23,8 @@ from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.errors import StaleIncarnation
 from raftbatch.ids import Identity, NodeId
 from raftbatch.world import TLS, Clock, Connection, Entropy, Network
+
+_LOG = logging.getLogger(__name__)
 
 CALLS_ALREADY = "no_leader"
 """The slug with which a node that is asked to call says that it does: try again."""
@@ -167,6 +170,11 @@ class Dialler:
             return ended
         except TimeoutError:
             raise TimeoutError(f"{address} does not answer in time") from None
+        except (OSError, NotThis):
+            raise
+        except Exception as error:
+            _LOG.exception("dial.failed", extra={"fields": {"peer": self._peer}})
+            raise ConnectionError(f"{address} cannot be called: {error!r}") from error
         finally:
             if connection is not None:
                 connection.abort()

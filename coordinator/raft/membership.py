@@ -17,7 +17,7 @@ from enum import IntEnum
 import msgpack
 
 from raftbatch.errors import InvalidRequest
-from raftbatch.ids import NodeId, is_node_id
+from raftbatch.ids import NodeId, is_address, is_node_id
 
 MEMBERS_MAX = 31
 """More members than any cluster needs, few enough that a message names them all."""
@@ -90,8 +90,8 @@ class Membership:
             if not is_node_id(node) or not 1 <= incarnation <= _INCARNATION_MAX:
                 raise ValueError(f"{node!r} with incarnation {incarnation} is no member")
         for member in self.members:
-            if not 0 < len(member.address.encode()) <= ADDRESS_BYTES_MAX:
-                raise ValueError(f"{member.address!r} is no address")
+            if len(member.address) > ADDRESS_BYTES_MAX or not is_address(member.address):
+                raise ValueError(f"{member.address!r} is no address: it must be host:port")
 
     def __str__(self) -> str:
         """Return `n1 n2 n3, learner n4, joining n5`."""
@@ -192,6 +192,9 @@ class Membership:
         members = [*others, member] if member else others
         if member:
             retired = tuple(each for each in retired if each[0] != node)
+            for other in others:
+                if other.address == member.address:
+                    raise InvalidRequest(f"{member.address} is {other.node_id}'s address")
         try:
             return Membership(
                 tuple(sorted(members, key=lambda each: each.node_id)), tuple(sorted(retired))

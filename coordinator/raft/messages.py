@@ -162,8 +162,8 @@ Message = (
 )
 
 TERM_LEAP_MAX = 1 << 32
-"""A term so far above a node's own is an error of its sender's: taken over, it would
-spread, and leave no room for further elections."""
+"""A term so far above a node's own is an error of its sender's. It is approached in such
+steps, a message each: nobody is left behind, and room for further elections stays."""
 
 BULK = (AppendEntries, InstallSnapshot)
 """Messages whose order matters, and which may be large: all others may overtake these."""

@@ -31,6 +31,10 @@ from coordinator.raft.timing import MS
 from coordinator.raft.uncommitted import Uncommitted
 from raftbatch.ids import NodeId
 
+_MESSAGE_BYTES_MAX = 2 << 20
+"""At most 2 MiB / 48 bytes = 43,690 entries, whose columns take under 15 bytes each: 640 KiB.
+What reads them (`wire`) takes a MiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -52,6 +56,11 @@ class Window:
     uncommitted_bytes_max: int = 128 << 20
 
     def __post_init__(self) -> None:
+        if self.message_bytes_max > _MESSAGE_BYTES_MAX:
+            raise ValueError(
+                f"message_bytes_max = {self.message_bytes_max} is more than {_MESSAGE_BYTES_MAX}: "
+                "the columns of so many small entries are more than a follower reads"
+            )
         if min(self.message_bytes_max, self.in_flight_bytes_max, self.uncommitted_bytes_max) < 1:
             raise ValueError(f"a window without a byte: {self}")
 
@@ -161,6 +170,8 @@ class Replication:
         Told to the followers at once: whoever waits for an outcome may be there.
         """
         standing = self._standing
+        if standing.commit == standing.log.last_index:
+            return  # as nearly always where nothing is under way
         held = [progress.match for progress in self.followers.voters]
         if standing.is_voter:
             held.append(standing.log.durable_index)

@@ -304,8 +304,10 @@ class Transport:
             return refused("stale_incarnation", why_not)
         if node >= own.node_id:
             return self._asked_to_call(node)
-        if node not in self._peers and len(self._peers) >= self._limits.links_max:
-            return refused("overloaded", f"{own.node_id} has {len(self._peers)} connections")
+        known = self._addresses()  # they always get in: others are bounded apart
+        strangers = sum(peer not in known for peer in self._peers)
+        if not (node in known or node in self._peers) and strangers >= self._limits.links_max:
+            return refused("overloaded", f"{own.node_id} has {strangers} connections to strangers")
         return None
 
     def _asked_to_call(self, node: NodeId) -> Refused:

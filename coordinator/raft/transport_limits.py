@@ -37,7 +37,7 @@ class TransportLimits:
         dial_ms_min: how long until a connection that was lost is tried again.
         dial_ms_max: the most that this grows to, doubling: how late a peer that
             comes back may be found.
-        links_max: peers at a time.
+        links_max: connections to nodes that are, as far as this one knows, no members.
 
     Raises:
         ValueError: they cannot hold together; the message names the two.
@@ -55,7 +55,7 @@ class TransportLimits:
     stalled_ms: int = 10_000
     dial_ms_min: int = 20
     dial_ms_max: int = 1_000
-    links_max: int = 64
+    links_max: int = 16
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

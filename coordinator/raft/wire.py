@@ -20,6 +20,7 @@ from typing import Any
 
 import msgpack
 
+from coordinator.raft import membership
 from coordinator.raft.greeting import Malformed
 from coordinator.raft.messages import (
     AppendEntries,
@@ -37,9 +38,11 @@ from coordinator.raft.messages import (
 from coordinator.raft.segments.layout import NUMBER_MAX, Entry
 
 CONFIG_BYTES_MAX = 256 << 10
-"""Of a membership in bytes: 31 members and 1024 removed take under 100 KiB."""
+"""Of a membership in bytes: 31 members and 512 removed take under 100 KiB."""
 
 CHECKSUM_BYTES_MAX = 64
+
+_HEAD_BYTES_MAX = 1 << 20  # a longer one would keep the loop busy for long; see `Window`
 
 _LENGTH = struct.Struct(">I")
 _COPIED_BYTES_MAX = 4096  # smaller data is joined: a copy costs less than a buffer of its own
@@ -144,8 +147,8 @@ def decode(data: memoryview) -> Message:
     if len(data) < _LENGTH.size:
         raise Malformed("bad_message", "a message ends within the length of its head")
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-    if end > len(data):
-        raise Malformed("bad_message", "a message ends within its head")
+    if end > min(len(data), _HEAD_BYTES_MAX):
+        raise Malformed("bad_message", "a message ends within its head, or that is too long")
     try:
         fields = msgpack.unpackb(
             data[_LENGTH.size : end], raw=False, max_str_len=0, max_map_len=0, max_ext_len=0
@@ -194,6 +197,9 @@ def _decode_entries(fields: list[Any], rest: memoryview) -> AppendEntries:
     first = prev_index + 1
     indices = range(first, first + len(terms))
     entries = tuple(map(Entry, indices, terms, data, map(bool, flags)))
+    for entry in entries if any(flags) else ():
+        if entry.is_config:
+            _check_membership(entry.data)
     return AppendEntries(term, prev_index, prev_term, entries, commit, round_)
 
 
@@ -206,9 +212,18 @@ def _decode_snapshot(fields: list[Any], rest: memoryview) -> InstallSnapshot:
     _check(len(checksum) <= CHECKSUM_BYTES_MAX, "the checksum of InstallSnapshot")
     _check(length == len(rest), "the length of a piece of a snapshot")
     _check(offset + length <= size, "the place of a piece of a snapshot")
+    _check(index_term <= term, "the term of a snapshot")
+    _check_membership(config)
     return InstallSnapshot(
         term, index, index_term, config, size, checksum, offset, bytes(rest), round_
     )
+
+
+def _check_membership(data: bytes) -> None:
+    try:
+        membership.decode(data)
+    except ValueError as error:
+        raise Malformed("bad_message", f"a membership: {error}") from None
 
 
 def _check(holds: bool, wrong: str) -> None:

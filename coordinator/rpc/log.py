@@ -46,7 +46,9 @@ class LogService:
         self._streams = 0
 
     async def Append(  # noqa: N802 - the name of the call
-        self, requests: AsyncIterator[log_pb2.AppendRequest], context: Context
+        self,
+        requests: AsyncIterator[log_pb2.AppendRequest],  # noqa: ARG002 - see `_read`
+        context: Context,
     ) -> None:
         """Serve one stream to its end."""
         if self._streams >= self._limits.streams_max:
@@ -58,7 +60,7 @@ class LogService:
         self._streams += 1
         stream = _Stream(self._node, self._limits.stream_bytes_max)
         try:
-            await stream.serve(requests, context)
+            await stream.serve(context)
         finally:
             self._streams -= 1
             stream.end()
@@ -85,9 +87,9 @@ class _Stream:
         self._has_room.set()
         node.on_stopping.append(self._changed.set)
 
-    async def serve(self, requests: AsyncIterator[log_pb2.AppendRequest], context: Context) -> None:
+    async def serve(self, context: Context) -> None:
         """Read and write until the client has ended, or the node stops."""
-        reading = asyncio.ensure_future(self._read(requests))
+        reading = asyncio.ensure_future(self._read(context))
         reading.add_done_callback(lambda _: self._changed.set())
         try:
             while True:
@@ -114,18 +116,26 @@ class _Stream:
         self._node.on_stopping.remove(self._changed.set)
         self._results.clear()
 
-    async def _read(self, requests: AsyncIterator[log_pb2.AppendRequest]) -> None:
+    async def _read(self, context: Context) -> None:
         """Take in requests while there is room, and let others have their turns between."""
-        async for request in requests:
-            if len(request.entries) > ENTRIES_MAX:
-                raise InvalidRequest(
-                    f"a message of {len(request.entries)} entries: at most {ENTRIES_MAX}"
-                )
-            for count, entry in enumerate(request.entries, start=1):
-                self._take(entry.number, entry.data)
-                if count % _ENTRIES_A_TURN == 0:
-                    await asyncio.sleep(0)
+        while True:
+            # gRPC's iterator would hold on to the last message for as long as the stream idles.
+            request: object = await context.read()
+            if not isinstance(request, log_pb2.AppendRequest):
+                return
+            await self._take_all(request)
+            del request
             await self._has_room.wait()
+
+    async def _take_all(self, request: log_pb2.AppendRequest) -> None:
+        if len(request.entries) > ENTRIES_MAX:
+            raise InvalidRequest(
+                f"a message of {len(request.entries)} entries: at most {ENTRIES_MAX}"
+            )
+        for count, entry in enumerate(request.entries, start=1):
+            self._take(entry.number, entry.data)
+            if count % _ENTRIES_A_TURN == 0:
+                await asyncio.sleep(0)
 
     def _take(self, number: int, data: bytes) -> None:
         size = len(data) + _ENTRY_BYTES

@@ -38,11 +38,16 @@ class ClientPort:
                 ("grpc.so_reuseport", 0),  # else two nodes could share the port, and neither knew
                 ("grpc.max_receive_message_length", limits.message_bytes_max),
                 ("grpc.max_send_message_length", limits.message_bytes_max),
+                ("grpc.max_concurrent_streams", 2 * limits.streams_max),  # of one connection
+                ("grpc.max_allowed_incoming_connections", limits.connections_max),
+                # Whoever says nothing keeps no descriptor.
+                ("grpc.server_handshake_timeout_ms", 3_000),
                 # A client that is gone without a word is noticed.
                 ("grpc.keepalive_time_ms", 10_000),
                 ("grpc.keepalive_timeout_ms", 5_000),
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ]
+            ],
+            maximum_concurrent_rpcs=2 * limits.streams_max,  # the other half is for operators
         )
         add_LogServicer_to_server(LogService(node, limits), self._server)
         add_AdminServicer_to_server(AdminService(node), self._server)

@@ -33,7 +33,8 @@ EXIT_UNKNOWN = 3
 TRAILER = "raftbatch-error-bin"
 
 _CONNECT_S = 2.0
-_LATER = ("no_leader", "draining", "overloaded", "not_leader")
+_LEADERS = ("draining", "overloaded")  # a leader's word, that it cannot do so now
+_LATER = ("no_leader", "not_leader", *_LEADERS)
 _PAUSE_S = 0.2
 _PEM_BYTES_MAX = 1 << 20
 
@@ -157,6 +158,9 @@ async def ask(
     Raises:
         CallFailed: with what the node said, or that it said nothing.
     """
+    from raftbatch.realworld.process import quiet_grpc
+
+    quiet_grpc()
     import grpc.aio
 
     from raftbatch.v1.admin_pb2_grpc import AdminStub
@@ -166,7 +170,12 @@ async def ask(
             async with asyncio.timeout(min(timeout_s, _CONNECT_S)):
                 await channel.channel_ready()
         except TimeoutError:
-            raise CallFailed(f"{target} does not answer", "", is_definite=True) from None
+            why = (
+                "or one of the two ends does not accept the other's certificate: see its log"
+                if cluster.certificates
+                else "or wants TLS: then name the cluster's file with --config"
+            )
+            raise CallFailed(f"{target} does not answer, {why}", "", is_definite=True) from None
         try:
             return await call(AdminStub(channel), timeout_s)
         except grpc.aio.AioRpcError as error:
@@ -184,22 +193,36 @@ async def ask_leader(
         CallFailed: it could not be made in time, was refused, or nobody knows.
     """
     deadline = asyncio.get_running_loop().time() + timeout_s
-    waiting = list(cluster.targets)
-    last = CallFailed("nobody was asked", "", is_definite=True)
+    waiting: list[Target] = []
+    hints: list[str] = []  # followed since the last pause
+    said: dict[Target, CallFailed] = {}
     while (left := deadline - asyncio.get_running_loop().time()) > 0:
         if not waiting:
-            waiting = list(cluster.targets)
-            await asyncio.sleep(min(_PAUSE_S, left))
+            if said:
+                await asyncio.sleep(min(_PAUSE_S, left))
+            waiting, hints = list(cluster.targets), []
         target = waiting.pop(0)
         try:
             return await ask(cluster, target, call, left)
         except CallFailed as error:
-            last = error
             if not error.is_definite or (error.slug and error.slug not in _LATER):
                 raise
-            if error.leader and error.leader != target.address:
-                waiting = [cluster.at(error.leader), *cluster.targets]
-    raise last
+            said[target] = error
+            if error.slug in _LEADERS:  # whoever leads has spoken: the others know no more
+                waiting = []
+            elif error.leader and error.leader not in (target.address, *hints):
+                hints.append(error.leader)
+                waiting = [cluster.at(error.leader), *waiting]
+    raise _most_telling(said, timeout_s)
+
+
+def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFailed:
+    """Return what the leader said last, or else that there is none, and what the others said."""
+    for error in said.values():
+        if error.slug in _LEADERS:
+            return error
+    each = "; ".join(f"{target}: {error.message}" for target, error in said.items())
+    return CallFailed(f"no leader was found in {timeout_s:g} s ({each})", "no_leader", True)
 
 
 def _channel(cluster: Cluster, target: Target) -> Channel:

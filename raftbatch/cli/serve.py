@@ -46,6 +46,9 @@ def serve(
     ] = False,
 ) -> None:
     """Run it, and exit with what came of it; see `HELP`."""
+    from raftbatch.realworld.process import quiet_grpc
+
+    quiet_grpc()
     from coordinator.config import load_node
     from coordinator.rpc.port import credentials
     from coordinator.server import Server

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import threading
 import time
@@ -127,8 +128,8 @@ class RealProcess:
 
     def __init__(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-        # gRPC's core writes lines of its own to standard error, which no log of ours can read.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        quiet_grpc()
+        _raise_descriptors()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, on uvloop where it is installed."""
@@ -166,3 +167,17 @@ def _end(why: str, status: int) -> None:
     """End the process without a look back: no buffer is flushed, no lock is waited for."""
     os.write(2, f"Error: ended at once: {why}\n".encode())
     os._exit(status)
+
+
+def _raise_descriptors() -> None:
+    """Take all the file descriptors that may be had: each client takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def quiet_grpc() -> None:
+    """Let gRPC's core say nothing on standard error: what fails is told by whoever called it.
+
+    Called before gRPC is imported. Whoever looks for a fault sets GRPC_VERBOSITY.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -102,6 +102,11 @@ def test_life_is_over_where_a_later_one_is_known() -> None:
         lambda: THREE.added(N4, "x" * (ADDRESS_BYTES_MAX + 1), Rank.JOINING),
         lambda: THREE.promoted(N1),
         lambda: THREE.removed(N4),
+        lambda: THREE.moved(N3, "garbage"),
+        lambda: THREE.moved(N3, "n2:1"),
+        lambda: THREE.added(N4, "n4", Rank.LEARNER),
+        lambda: THREE.added(N4, "n4:70000", Rank.LEARNER),
+        lambda: THREE.added(N4, "n2:1", Rank.LEARNER),
         lambda: THREE.moved(N4, "n4:1"),
     ],
 )
@@ -114,7 +119,12 @@ def test_largest_membership_fits_into_a_snapshots_header() -> None:
     """Else no snapshot could be taken any more."""
     many = Membership(
         tuple(
-            Member(NodeId(f"{number:03}".ljust(63, "m")), (1 << 63) - 1, "a" * 300, Rank.VOTER)
+            Member(
+                NodeId(f"{number:03}".ljust(63, "m")),
+                (1 << 63) - 1,
+                "a" * 253 + ":65535",
+                Rank.VOTER,
+            )
             for number in range(MEMBERS_MAX)
         ),
         tuple((NodeId(f"{n:03}".ljust(63, "r")), (1 << 63) - 1) for n in range(RETIRED_MAX)),

@@ -281,15 +281,15 @@ def test_transport_calls_a_member_that_has_moved_at_its_new_address() -> None:
     run(main())
 
 
-def test_transport_bounds_its_connections() -> None:
+def test_transport_bounds_its_connections_to_strangers_and_lets_members_in() -> None:
     async def main() -> None:
         network = MemoryNetwork()
         three = await Node(network, N3, limits=TransportLimits(links_max=1)).begin(THREE)
         answers = []
-        for name in (N1, N2, N1):
+        for name in ("a1", "a2", "a1", N1, N2):
             connection = await network.connect(ADDRESSES[N3], None)
-            answers.append(await exchange(connection, Hello(CLUSTER, name, 1, N3)))
-        assert [type(each) for each in answers] == [Welcome, Refused, Welcome]
+            answers.append(await exchange(connection, Hello(CLUSTER, NodeId(name), 1, N3)))
+        assert [type(each) for each in answers] == [Welcome, Refused, Welcome, Welcome, Welcome]
         await three.close()
 
     run(main())

@@ -19,6 +19,8 @@ from coordinator.raft.frames import (
     Outbox,
 )
 from coordinator.raft.greeting import Malformed
+from coordinator.raft.membership import encode as encode_membership
+from coordinator.raft.membership import founders
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
@@ -33,9 +35,12 @@ from coordinator.raft.messages import (
     VoteReply,
 )
 from coordinator.raft.segments.layout import NUMBER_MAX, Entry
+from raftbatch.ids import NodeId
 from raftbatch.world import Buffer
 
 BIG = bytes(range(256)) * 64  # beyond what is joined
+
+MEMBERS = encode_membership(founders({NodeId("n1"): "n1:1"}))
 
 
 def entries(first: int, *data: bytes, term: int = 3) -> tuple[Entry, ...]:
@@ -52,14 +57,14 @@ EXAMPLES: tuple[Message, ...] = (
     AppendEntries(4, 0, 0, entries(1, b"", b"a", BIG, b"bc", b"", BIG, BIG, b"d"), 1, 9),
     AppendEntries(4, 7, 2, entries(8, *[b"x" * length for length in range(50)]), 9, 1),
     AppendEntries(5, 7, 2, (*entries(8, b"x"), *entries(9, BIG, term=5)), 9, 1),
-    AppendEntries(4, 0, 0, (Entry(1, 1, b"n1", True), Entry(2, 1, b"", False)), 0, 1),
+    AppendEntries(4, 0, 0, (Entry(1, 1, MEMBERS, True), Entry(2, 1, b"", False)), 0, 1),
     AppendReply(1, 2, 3, 2, 1, 9),
-    InstallSnapshot(4, 9, 3, b"members", 3 + len(BIG), b"c" * 32, 3, BIG, 8),
-    InstallSnapshot(4, 9, 3, b"", 0, b"", 0, b"", 8),
+    InstallSnapshot(4, 9, 3, MEMBERS, 3 + len(BIG), b"c" * 32, 3, BIG, 8),
+    InstallSnapshot(4, 9, 3, MEMBERS, 0, b"", 0, b"", 8),
     SnapshotReply(1, 2, NUMBER_MAX, 4),
     TimeoutNow(5),
     Beat(3, 8),
-    AppendEntries(4, 7, 2, (Entry(8, 3, b"members", is_config=True), *entries(9, b"x")), 6, 9),
+    AppendEntries(4, 7, 2, (Entry(8, 3, MEMBERS, is_config=True), *entries(9, b"x")), 6, 9),
 )
 
 
@@ -89,7 +94,7 @@ def test_wire_passes_large_data_through_and_joins_small() -> None:
     buffers = wire.encode(AppendEntries(4, 0, 0, entries(1, *data), 0, 0))
     assert [each is BIG for each in buffers] == [False, True, False, True]
     assert len(wire.encode(AppendEntries(4, 0, 0, entries(1, *[b"x"] * 100), 0, 0))) == 1
-    assert wire.encode(InstallSnapshot(4, 9, 3, b"", len(BIG), b"", 0, BIG, 8))[-1] is BIG
+    assert wire.encode(InstallSnapshot(4, 9, 3, MEMBERS, len(BIG), b"", 0, BIG, 8))[-1] is BIG
 
 
 def test_wire_keeps_nothing_of_what_it_read() -> None:
@@ -154,8 +159,8 @@ def packed(fields: Any, rest: bytes = b"") -> bytes:
 def test_wire_takes_what_is_made_by_hand_as_it_should_be() -> None:
     appended = read(packed([5, 4, 7, 2, 6, 9, [3, 4], [1, 2], b"\0\0"], b"abc"))
     assert appended == AppendEntries(4, 7, 2, (Entry(8, 3, b"a"), Entry(9, 4, b"bc")), 6, 9)
-    piece = read(packed([7, 4, 9, 3, b"m", 10, b"c", 6, 8, 4], b"data"))
-    assert piece == InstallSnapshot(4, 9, 3, b"m", 10, b"c", 6, b"data", 8)
+    piece = read(packed([7, 4, 9, 3, MEMBERS, 10, b"c", 6, 8, 4], b"data"))
+    assert piece == InstallSnapshot(4, 9, 3, MEMBERS, 10, b"c", 6, b"data", 8)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +214,13 @@ def test_wire_takes_what_is_made_by_hand_as_it_should_be() -> None:
         packed([5, 4, 7, 2, 6, 9, [], [], []]),
         packed([5, 4, 7, 2, 6, -9, [], [], b""]),
         packed([5, 4, 7, 2, 6, [], [], b""]),
-        packed([7, 4, 9, 3, b"m", 9, b"c", 6, 8, 4], b"data"),
-        packed([7, 4, 9, 3, b"m", 10, b"c", 6, 8, 3], b"data"),
-        packed([7, 4, 9, 3, b"m", 10, b"c", 6, 8, 5], b"data"),
+        packed([7, 4, 9, 3, MEMBERS, 9, b"c", 6, 8, 4], b"data"),
+        packed([7, 4, 9, 3, MEMBERS, 10, b"c", 6, 8, 3], b"data"),
+        packed([7, 4, 9, 3, MEMBERS, 10, b"c", 6, 8, 5], b"data"),
         packed([7, 4, 9, 3, "m", 10, b"c", 6, 8, 4], b"data"),
-        packed([7, 4, 9, 3, b"m", 10, b"c" * 65, 6, 8, 4], b"data"),
+        packed([7, 4, 9, 3, MEMBERS, 10, b"c" * 65, 6, 8, 4], b"data"),
         packed([7, 4, 9, 3, bytes(wire.CONFIG_BYTES_MAX + 1), 10, b"c", 6, 8, 4], b"data"),
-        packed([7, 4, 9, 3, b"m", 10, b"c", -1, 8, 4], b"data"),
+        packed([7, 4, 9, 3, MEMBERS, 10, b"c", -1, 8, 4], b"data"),
     ],
     ids=lambda data: data[4:20].hex(),
 )
