@@ -207,7 +207,7 @@ class _Taking:
             self._refused[place] = Verdict.UNKNOWN_MODEL
             return
         rows, size, priority = record.rows[place], self._sizes[place], record.priority[place]
-        said = _why_never(state, model, rows, priority, size)
+        said = why_never(state, model, rows, priority, size)
         if said:
             self._refused[place], text = said
             self._said.append((place, text))
@@ -300,7 +300,7 @@ def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:
     return [column[place] for place in places]
 
 
-def _why_never(
+def why_never(
     state: State, model: Model, rows: int, priority: int, size: int
 ) -> tuple[Verdict, str] | None:
     """Return why a request can never be taken, naming the limit; None: it can."""

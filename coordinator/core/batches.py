@@ -33,16 +33,16 @@ from raftbatch.records import Assign, Bisect, Lapse, Quarantine, ReleaseQuaranti
 NUMBERS_SKIPPED_MAX = 1 << 32
 _FAILURES = (LapseReason.FAILED, LapseReason.TIMED_OUT, LapseReason.EXECUTOR_LOST)
 _BACKOFF_DOUBLINGS_MAX = 64
+_EMPTY = Reply(Verdict.EMPTY, "all its requests have ended")
 
 
 def seal(state: State, record: Seal, effects: list[Effect]) -> Reply:
     """Make a batch of those named requests that still wait and are not past their deadline."""
     model = state.models.get(record.key[:2])
-    window = state.windows.get(record.key)
     if not _is_next(state, record.batch):
         return void(f"batch {record.batch} is not the next")
-    if model is None or record.key[:2] in state.deleting or window is None:
-        return void("nothing waits in this window")
+    if model is None or record.key[:2] in state.deleting:
+        return void("there is no such model version")
     now_ms = state.now_ms
     requests = state.requests
     key = record.key
@@ -60,7 +60,7 @@ def seal(state: State, record: Seal, effects: list[Effect]) -> Reply:
     state.next_batch = record.batch + 1
     end_early(state, late, OutcomeKind.EXPIRED, effects)
     if not members:
-        return void("no request is left")
+        return _EMPTY
     state.take_from_windows(members)
     numbers = tuple([each.number for each in members])
     state.batch_of.update(dict.fromkeys(numbers, record.batch))
@@ -90,6 +90,8 @@ def assign(state: State, record: Assign, effects: list[Effect]) -> Reply:
     """Bind a batch to a slot, unless anything has changed since this was decided."""
     batch = state.batches.get(record.batch)
     executor = state.executors.get(record.executor)
+    if batch is None and record.batch < state.next_batch:
+        return _EMPTY
     if batch is None or batch.executor or batch.is_exhausted:
         return void("no such batch waits")
     if batch.assigned + 1 != record.attempt:
@@ -113,7 +115,7 @@ def assign(state: State, record: Assign, effects: list[Effect]) -> Reply:
     end_early(state, late, OutcomeKind.EXPIRED, effects)
     batch = state.batches.get(record.batch)
     if batch is None:
-        return void("all its requests have expired")
+        return _EMPTY
     fence = state.index
     state.batches[batch.number] = replace(
         batch,
@@ -200,6 +202,8 @@ def take_back(
 def bisect(state: State, record: Bisect, effects: list[Effect]) -> Reply:
     """Halve an exhausted batch, so that the culprit is alone in the end."""
     batch = state.batches.get(record.batch)
+    if batch is None and record.batch < state.next_batch:
+        return _EMPTY
     if batch is None or not batch.is_exhausted or len(batch.members) < 2:
         return void("no such batch is to be halved")
     if not _is_next(state, record.left) or record.right <= record.left:
@@ -239,6 +243,8 @@ def bisect(state: State, record: Bisect, effects: list[Effect]) -> Reply:
 def quarantine(state: State, record: Quarantine, effects: list[Effect]) -> Reply:
     """Set the one request of an exhausted batch aside."""
     batch = state.batches.get(record.batch)
+    if batch is None and record.batch < state.next_batch:
+        return _EMPTY
     if batch is None or not batch.is_exhausted or len(batch.members) != 1:
         return void("no such batch is to be set aside")
     request = state.requests[batch.members[0]]

@@ -39,10 +39,12 @@ class Verdict(IntEnum):
     STALE_INCARNATION = 14
     REQUEST_ID_CONFLICT = 15
     EXECUTOR_ID_IN_USE = 16
+    EMPTY = 17
+    """A decision about requests that have all ended since: nothing was to be done."""
 
     @property
     def slug(self) -> str:
-        """The error's name in `raftbatch.errors`; meaningless for the first four."""
+        """The error's name in `raftbatch.errors`; meaningless for the first four, and EMPTY."""
         return self.name.lower()
 
 
