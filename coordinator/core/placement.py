@@ -64,25 +64,34 @@ class Able:
         views: by id, those that are able, with a free slot or not.
     """
 
-    __slots__ = ("_heap", "views")
+    __slots__ = ("_entered", "_heap", "views")
 
     def __init__(self) -> None:
         self.views: dict[str, ExecutorView] = {}
         self._heap: list[tuple[int, str]] = []
+        self._entered: dict[str, int] = {}  # the score under which each stands in the heap
 
     def put(self, view: ExecutorView) -> None:
         """Note an executor that is able, or that its score or slots are others now."""
-        self.views[view.executor] = view
+        executor = view.executor
+        self.views[executor] = view
         if view.free > 0:
-            if len(self._heap) > 4 * len(self.views) + 64:
-                # Scores of the past, passed over one by one else.
-                self._heap = [(each.score, each.executor) for each in self.views.values()]
-                heapify(self._heap)
-            heappush(self._heap, (view.score, view.executor))
+            # A score that has become worse is found out when it comes to the top.
+            entered = self._entered.get(executor)
+            if entered is None or view.score < entered:
+                self._enter(view)
+
+    def _enter(self, view: ExecutorView) -> None:
+        if len(self._heap) > 4 * len(self.views) + 64:
+            self._heap = [(score, executor) for executor, score in self._entered.items()]
+            heapify(self._heap)
+        self._entered[view.executor] = view.score
+        heappush(self._heap, (view.score, view.executor))
 
     def remove(self, executor: str) -> None:
         """Note that an executor is not able any more."""
-        self.views.pop(executor, None)
+        if self.views.pop(executor, None) is not None:
+            self._entered.pop(executor, None)
 
     def best(self, excluded: Sequence[str] = ()) -> ExecutorView | None:
         """Return the best one with a free slot; None: there is none.
@@ -94,8 +103,12 @@ class Able:
         while self._heap:
             score, executor = self._heap[0]
             view = self.views.get(executor)
-            if view is None or view.free <= 0 or view.score != score:
+            if view is None or self._entered.get(executor) != score:
+                heappop(self._heap)  # it stands elsewhere, or nowhere
+            elif view.free <= 0 or view.score != score:
                 heappop(self._heap)
+                del self._entered[executor]
+                self.put(view)
             elif executor in excluded and not self.has_only(excluded):
                 passed.append(heappop(self._heap))
             else:

@@ -10,7 +10,7 @@ window is sealed, and when there is a slot for it (`decide`). Called by:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from coordinator.core.values import Request
@@ -145,18 +145,14 @@ class WindowView:
         numbers: list[int] = []
         rows = size = 0
         rows_max = self._rows_wanted(model)
+        size_max, aging_ms = model.max_batch_bytes, model.priority_aging_ms
         stopped_by: Release | None = None
-        lanes = self.lanes
-        while lanes:
-            chosen = self._next_lane(model, at_ms, look)
-            if chosen is None:
-                break
-            lane, request = chosen
+        for lane, request in self._in_order(at_ms, aging_ms, look):
             # The first may exceed a preferred size: it would wait for ever.
             if rows + request.rows > (rows_max if numbers else model.rows_max):
                 stopped_by = Release.SIZE
                 break
-            if size + request.size > model.max_batch_bytes:
+            if size + request.size > size_max:
                 stopped_by = Release.BYTES
                 break
             numbers.append(lane.popleft())
@@ -168,28 +164,35 @@ class WindowView:
         self._look_for_urgent(model, look)
         return Composed(tuple(numbers), rows, size, stopped_by)
 
+    def _in_order(
+        self, at_ms: int, aging_ms: int, look: Look
+    ) -> Iterator[tuple[deque[int], Request | Pending]]:
+        """Yield the lane whose front is next, and that request; whoever takes it pops it."""
+        if len(self.lanes) == 1:
+            (lane,) = self.lanes.values()
+            while (head := _head(lane, look)) is not None:
+                yield lane, head
+            return
+        # The front of each lane is the best of it: the oldest, and so the furthest risen.
+        fronts = {
+            priority: front
+            for priority, lane in self.lanes.items()
+            if (front := _front(priority, lane, at_ms, aging_ms, look)) is not None
+        }
+        while fronts:
+            priority = min(fronts, key=fronts.__getitem__)
+            lane = self.lanes[priority]
+            yield lane, fronts[priority][2]
+            front = _front(priority, lane, at_ms, aging_ms, look)
+            if front is None:
+                del fronts[priority]
+            else:
+                fronts[priority] = front
+
     def _rows_wanted(self, model: Model) -> int:
         """Return the largest preferred size that is there, else all that fits."""
         fitting = [rows for rows in model.preferred_batch_size if rows <= self.rows]
         return max(fitting) if fitting and self.rows < model.rows_max else model.rows_max
-
-    def _next_lane(
-        self, model: Model, at_ms: int, look: Look
-    ) -> tuple[deque[int], Request | Pending] | None:
-        best: tuple[int, int] | None = None
-        chosen = None
-        aging_ms = model.priority_aging_ms
-        for priority in list(self.lanes):
-            lane = self.lanes[priority]
-            head = _head(lane, look)
-            if head is None:
-                del self.lanes[priority]
-                continue
-            risen = (at_ms - head.at_ms) // aging_ms if aging_ms else 0
-            rank = (max(0, priority - risen), lane[0])
-            if best is None or rank < best:
-                best, chosen = rank, (lane, head)
-        return chosen
 
     def _look_for_urgent(self, model: Model, look: Look) -> None:
         """Find the earliest deadline again, unless a full batch waits, which needs none."""
@@ -216,3 +219,18 @@ def _head(lane: deque[int], look: Look) -> Request | Pending | None:
             return request
         lane.popleft()
     return None
+
+
+def _front(
+    priority: int, lane: deque[int], at_ms: int, aging_ms: int, look: Look
+) -> tuple[int, int, Request | Pending] | None:
+    """Return effective priority, number, and request of a lane's front; None: it is empty.
+
+    Numbers differ, so that requests are never compared.
+    """
+    head = _head(lane, look)
+    if head is None:
+        return None
+    if priority and aging_ms:
+        priority = max(0, priority - (at_ms - head.at_ms) // aging_ms)
+    return priority, lane[0], head

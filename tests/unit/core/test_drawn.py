@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.core.admission import _Taking
 from coordinator.core.apply import apply
+from coordinator.core.effects import Verdict
 from coordinator.core.invariants import check
 from coordinator.core.snapshot import Capture, restore
 from coordinator.core.state import State
@@ -67,7 +68,7 @@ def test_drawn_records_meet_every_answer() -> None:
             seen.setdefault(name, set()).update(verdicts)
     assert not [name for name, verdicts in seen.items() if 0 not in verdicts]
     assert len(seen) == 22
-    assert set().union(*seen.values()) == set(range(17))
+    assert set().union(*seen.values()) == set(map(int, Verdict))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
