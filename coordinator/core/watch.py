@@ -113,6 +113,13 @@ class Watch:
         key = holding.batch, holding.fence
         if batch is None or batch.fence != holding.fence or key in self._running:
             return
+        current = self._outlook.state.batches
+        if len(self._running) > 2 * len(current) + 64:
+            self._running = {
+                (number, fence): since_ms
+                for (number, fence), since_ms in self._running.items()
+                if number in current and current[number].fence == fence
+            }
         self._running[key] = at_ms
         model = self._outlook.state.models.get(batch.key[:2])
         if model is not None and model.execution_timeout_microseconds:
