@@ -7,6 +7,7 @@ the simulation does not do what it needs, names a test instead.
 
 from __future__ import annotations
 
+from chaos.mutants_core import CORE
 from chaos.mutants_raft import RAFT
 from chaos.mutants_raft_directed import RAFT_DIRECTED
 from chaos.mutation import Mutant
@@ -210,4 +211,4 @@ JOURNAL = [
     ),
 ]
 
-MUTANTS = {"journal": JOURNAL, "raft": RAFT + RAFT_DIRECTED}
+MUTANTS = {"journal": JOURNAL, "raft": RAFT + RAFT_DIRECTED, "core": CORE}
