@@ -89,15 +89,15 @@ CORE = [
     Mutant(
         "keys-mixed",
         _CORE + "batches",
-        "        if request is not None and request.key == key and number",
-        "        if request is not None and number",
+        "        if request is not None and request.key == key and request",
+        "        if request is not None and request",
         _by(_BATCHES + "seal_never_mixes_keys"),
     ),
     Mutant(
         "sealed-twice",
         _CORE + "batches",
-        " and number not in state.batch_of:\n",
-        ":\n",
+        " and request.number not in batch_of\n",
+        "\n",
         _by(_BATCHES + "seal_takes_no_request_twice"),
     ),
     Mutant(

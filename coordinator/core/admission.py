@@ -7,12 +7,11 @@ about batches. Called by: `apply`. Total. Deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 from operator import add
-from typing import TypeVar
 
+from coordinator.core.columns import at, places_of
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.state import State
 from coordinator.core.values import Request
@@ -23,7 +22,6 @@ from raftbatch.settings import Model
 NUMBERS_SKIPPED_MAX = 1 << 32
 """How far a proposer may leave numbers out: none needs to, and they must not run out."""
 
-_T = TypeVar("_T")
 _request = partial(tuple.__new__, Request)
 """As the class itself, without the checks of a call by names: there are many."""
 
@@ -145,24 +143,24 @@ class _Taking:
         )
         state.requests.update(zip(numbers, map(_request, rows), strict=True))
         state.dedupe.update(zip(self._names, numbers, strict=True))
-        for timeout, places in _places_of(timeouts).items():
+        for timeout, places in places_of(timeouts).items():
             if timeout:
                 bucket = state.timers.bucket(at_ms, at_ms + timeout)
-                bucket.update(dict.fromkeys(_at(numbers, places)))
-        for key, places in _places_of(record.key).items():
+                bucket.update(dict.fromkeys(at(numbers, places)))
+        for key, places in places_of(record.key).items():
             window = state.window(keys[key])
-            priorities = _at(record.priority, places)
-            of_key = _at(numbers, places)
-            for priority, found in _places_of(priorities).items():
-                window.lane(priority).update(dict.fromkeys(_at(of_key, found)))
+            priorities = at(record.priority, places)
+            of_key = at(numbers, places)
+            for priority, found in places_of(priorities).items():
+                window.lane(priority).update(dict.fromkeys(at(of_key, found)))
         self._count_all()
 
     def _count_all(self) -> None:
         """Count what was taken, by key and tenant."""
         state, record = self._state, self._record
         pairs = list(zip(record.key, record.tenant, strict=True))
-        for (key, tenant), places in _places_of(pairs).items():
-            rows, size = sum(_at(record.rows, places)), sum(_at(self._sizes, places))
+        for (key, tenant), places in places_of(pairs).items():
+            rows, size = sum(at(record.rows, places)), sum(at(self._sizes, places))
             batch_key = record.keys[key]
             uses = (
                 state.all_use,
@@ -281,23 +279,6 @@ class _Taking:
             len(state.dedupe) + count <= policy.dedupe_entries_max
             and state.outcome_bytes + reserved <= policy.outcome_bytes_max
         )
-
-
-def _places_of(column: Sequence[_T]) -> dict[_T, Sequence[int]]:
-    """Return where each value of a column stands, in order."""
-    if column.count(column[0]) == len(column):
-        return {column[0]: range(len(column))}
-    found: dict[_T, list[int]] = {}
-    for place, value in enumerate(column):
-        found.setdefault(value, []).append(place)
-    return dict(found)
-
-
-def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:
-    """Return the values at these places."""
-    if len(places) == len(column):
-        return column
-    return [column[place] for place in places]
 
 
 def why_never(

@@ -44,15 +44,7 @@ def seal(state: State, record: Seal, effects: list[Effect]) -> Reply:
     if model is None or record.key[:2] in state.deleting:
         return void("there is no such model version")
     now_ms = state.now_ms
-    requests = state.requests
-    key = record.key
-    members: list[Request] = []
-    late: list[Request] = []
-    for number in record.numbers:
-        request = requests.get(number)
-        if request is not None and request.key == key and number not in state.batch_of:
-            is_late = 0 < request.deadline_ms <= now_ms
-            (late if is_late else members).append(request)
+    members, late = _named(state, record)
     rows = sum([each.rows for each in members])
     size = sum([each.size for each in members])
     if rows > model.rows_max or size > model.max_batch_bytes:
@@ -70,7 +62,7 @@ def seal(state: State, record: Seal, effects: list[Effect]) -> Reply:
         Batch(
             record.batch,
             record.batch,
-            key,
+            record.key,
             numbers,
             len(members),
             rows,
@@ -84,6 +76,20 @@ def seal(state: State, record: Seal, effects: list[Effect]) -> Reply:
         effects,
     )
     return Reply(Verdict.OK, "", len(members))
+
+
+def _named(state: State, record: Seal) -> tuple[list[Request], list[Request]]:
+    """Return those of the named requests that wait in the window, and those that are late."""
+    key, now_ms, batch_of = record.key, state.now_ms, state.batch_of
+    found = [
+        request
+        for request in map(state.requests.get, record.numbers)
+        if request is not None and request.key == key and request.number not in batch_of
+    ]
+    late = [request for request in found if 0 < request.deadline_ms <= now_ms]
+    if late:
+        found = [request for request in found if not 0 < request.deadline_ms <= now_ms]
+    return found, late
 
 
 def assign(state: State, record: Assign, effects: list[Effect]) -> Reply:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
+from operator import methodcaller
 
+from coordinator.core.columns import at, is_uniform, places_of
 from coordinator.core.effects import BatchGone, Effect, Ended, Shed
 from coordinator.core.state import ModelId, State
 from coordinator.core.values import OUTCOME_BYTES, Batch, Outcome, Request, Run
-from raftbatch.kinds import OutcomeKind
+from raftbatch.kinds import Key, OutcomeKind
 
-_NO_BUCKET: dict[int, None] = {}
 _outcome = partial(tuple.__new__, Outcome)
 """As the class itself, without the checks of a call by names: there are many."""
 
@@ -34,65 +36,71 @@ def end_many(
 
     Where they stood, window or batch, is the caller's to mend.
     """
-    ended, dedupe, table = state.ended, state.dedupe, state.requests
-    now_ms, index, order = state.now_ms, state.index, state.next_ended
-    at_last, deadline_last, bucket, key_last, scope = 0, 0, _NO_BUCKET, None, "\0"
-    # Neighbours mostly have key and tenant in common: what waits is counted once for all.
-    sums: dict[tuple[ModelId, str], list[int]] = {}
-    counted = [0, 0, 0]
-    for request, kind, code, message, result in zip(
-        requests, kinds, codes, messages, results, strict=True
-    ):
-        number, name, key, rows, _, at_ms, deadline_ms, ticket, content_hash, size, _, _, _ = (
-            request
-        )
-        ended[order] = _outcome(
-            (
-                name,
-                number,
-                ticket,
-                content_hash,
-                kind,
-                code,
-                message,
-                result,
-                now_ms,
-                index,
-                run,
-                True,
-            )
-        )
-        dedupe[name] = ~order
-        order += 1
+    if not requests:
+        return
+    count, order = len(requests), state.next_ended
+    state.next_ended = order + count
+    numbers, names, keys, rows, _, at_ms, deadlines, tickets, hashes, sizes, *_ = zip(
+        *requests, strict=True
+    )
+    outcomes = zip(
+        names,
+        numbers,
+        tickets,
+        hashes,
+        kinds,
+        codes,
+        messages,
+        results,
+        repeat(state.now_ms),
+        repeat(state.index),
+        repeat(run),
+        repeat(True),
+        strict=False,  # some of them have no end
+    )
+    state.ended.update(zip(range(order, order + count), map(_outcome, outcomes), strict=True))
+    state.dedupe.update(zip(names, range(~order, ~order - count, -1), strict=True))
+    table = state.requests
+    for number in numbers:
         del table[number]
+    for (admitted_ms, deadline_ms), places in places_of(
+        [*zip(at_ms, deadlines, strict=True)]
+    ).items():
         if deadline_ms:
-            if deadline_ms != deadline_last or at_ms != at_last:
-                at_last, deadline_last = at_ms, deadline_ms
-                bucket = state.timers.bucket_left(at_ms, deadline_ms)
-            bucket.pop(number, None)
-        if key is not key_last or not name.startswith(scope):
-            key_last, scope = key, name[: name.index("\0") + 1]
-            counted = sums.setdefault((key[:2], scope[:-1]), [0, 0, 0])
-        counted[0] += 1
-        counted[1] += rows
-        counted[2] += size
-    state.next_ended = order
-    state.rate_ended += len(requests)
-    state.outcome_bytes += OUTCOME_BYTES * len(requests)
-    state.outcome_bytes += sum(map(len, results)) + sum(map(len, messages))
-    _uncount(state, sums)
+            bucket = state.timers.bucket_left(admitted_ms, deadline_ms)
+            for number in at(numbers, places):
+                bucket.pop(number, None)
+    _uncount(state, names, keys, rows, sizes)
+    state.rate_ended += count
+    state.outcome_bytes += OUTCOME_BYTES * count + sum(map(len, results)) + sum(map(len, messages))
     state.counters.succeeded += kinds.count(OutcomeKind.OK)
     state.counters.failed += kinds.count(OutcomeKind.FAILED)
     state.counters.expired += kinds.count(OutcomeKind.EXPIRED)
     state.counters.cancelled += kinds.count(OutcomeKind.CANCELLED)
 
 
-def _uncount(state: State, sums: dict[tuple[ModelId, str], list[int]]) -> None:
-    for (model_id, tenant), (requests, rows, size) in sums.items():
+def _uncount(
+    state: State,
+    names: Sequence[str],
+    keys: Sequence[Key],
+    rows: Sequence[int],
+    sizes: Sequence[int],
+) -> None:
+    """Let requests wait no more, in the counters. Mostly they have tenant and key in common."""
+    tenant = names[0][: names[0].index("\0")]
+    if is_uniform(keys) and all(map(methodcaller("startswith", f"{tenant}\0"), names)):
+        groups: dict[tuple[ModelId, str], Sequence[int]]
+        groups = {(keys[0][:2], tenant): range(len(names))}
+    else:
+        groups = places_of(
+            [(key[:2], name[: name.index("\0")]) for key, name in zip(keys, names, strict=True)]
+        )
+    for (model_id, tenant), places in groups.items():
+        of_rows, of_sizes = sum(at(rows, places)), sum(at(sizes, places))
         for use in (state.all_use, state.model_use[model_id], state.tenant_use[tenant]):
-            use.requests -= requests
-            use.rows -= rows
-            use.size -= size
+            use.requests -= len(places)
+            use.rows -= of_rows
+            use.size -= of_sizes
         state.forget_idle_tenant(tenant)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+from coordinator.core.columns import at, places_of
 from coordinator.core.table import Overlay
 from coordinator.core.timers import Timers
 from coordinator.core.usage import ModelUse, TenantUse, Usage, Window
@@ -238,15 +239,20 @@ class State:
 
     def take_from_windows(self, requests: Sequence[Request]) -> None:
         """Let requests wait in their windows no more."""
-        for number, _, key, rows, priority, _, _, _, _, size, _, _, _ in requests:
+        if not requests:
+            return
+        for key, places in places_of([request.key for request in requests]).items():
             window = self.windows[key]
-            lane = window.lanes[priority]
-            del lane[number]
-            if not lane:
-                del window.lanes[priority]
-            window.requests -= 1
-            window.rows -= rows
-            window.size -= size
+            of_key = at(requests, places)
+            for priority, found in places_of([request.priority for request in of_key]).items():
+                lane = window.lanes[priority]
+                for request in at(of_key, found):
+                    del lane[request.number]
+                if not lane:
+                    del window.lanes[priority]
+            window.requests -= len(of_key)
+            window.rows -= sum([request.rows for request in of_key])
+            window.size -= sum([request.size for request in of_key])
             if not window.requests:
                 del self.windows[key]
                 del self.model_use[key[:2]].windows[key]
