@@ -17,7 +17,8 @@ from coordinator.core.outlook import Outlook
 from coordinator.core.state import State
 from raftbatch import records as r
 from raftbatch.codec import decode_entry, encode_entry
-from raftbatch.kinds import Key
+from raftbatch.kinds import Key, LapseReason, Ran, Release
+from raftbatch.settings import Model
 
 MODEL = ("m", "1")
 KEY: Key = ("m", "1", "a")
@@ -175,6 +176,29 @@ def started(*models: r.PutModel, executors: Sequence[str] = ("gpu-1",), slots: i
     return leading
 
 
-def only(kind: type, records: Sequence[r.Record]) -> list[r.Record]:
-    """Return the records of one kind."""
-    return [record for record in records if type(record) is kind]
+def put(**settings: object) -> r.PutModel:
+    """Return a PutModel of the one version that these tests are about."""
+    return r.PutModel(Model(*MODEL, **settings))  # type: ignore[arg-type]
+
+
+def seals(records: Sequence[r.Record]) -> list[tuple[Release, tuple[int, ...]]]:
+    """Return reason and requests of each Seal."""
+    return [(each.reason, each.numbers) for each in records if isinstance(each, r.Seal)]
+
+
+def assigned(records: Sequence[r.Record]) -> list[tuple[int, str]]:
+    """Return batch and executor of each Assign."""
+    return [(each.batch, each.executor) for each in records if isinstance(each, r.Assign)]
+
+
+def ids(count: int, prefix: str = "r") -> list[str]:
+    """Return so many request ids."""
+    return [f"{prefix}{n}" for n in range(count)]
+
+
+def failure(leading: Leading, batch: int) -> r.Lapse:
+    """Return that the current attempt of a batch failed."""
+    found = leading.state.batches[batch]
+    return r.Lapse(
+        batch, found.assigned, found.fence, LapseReason.FAILED, Ran.YES, True, "broke", "it"
+    )
