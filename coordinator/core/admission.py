@@ -112,7 +112,7 @@ class _Taking:
             all(use is not None and use.fits(count, rows, size) for use in tenants)
             and all(use.fits(count, rows, size) for use in (state.all_use, *uses))
             and len(state.windows) + len(uses) <= policy.windows_max
-            and self._has_room(count)
+            and has_room(state, count)
         )
 
     def take_all(self) -> None:
@@ -217,7 +217,7 @@ class _Taking:
         if (
             own is None
             or not has_window
-            or not self._has_room(1)
+            or not has_room(state, 1)
             or not all(use.fits(1, rows, size) for use in uses)
         ):
             self._refused[place] = Verdict.OVERLOADED
@@ -271,14 +271,15 @@ class _Taking:
             retry_after_ms(state) if loaded else 0,
         )
 
-    def _has_room(self, count: int) -> bool:
-        """Return whether ids and outcomes leave room for so many requests more."""
-        state, policy = self._state, self._state.policy
-        reserved = (state.all_use.requests + count) * policy.outcome_reserve_bytes
-        return (
-            len(state.dedupe) + count <= policy.dedupe_entries_max
-            and state.outcome_bytes + reserved <= policy.outcome_bytes_max
-        )
+
+def has_room(state: State, count: int) -> bool:
+    """Return whether ids and outcomes leave room for so many requests more."""
+    policy = state.policy
+    reserved = (state.all_use.requests + count) * policy.outcome_reserve_bytes
+    return (
+        len(state.dedupe) + count <= policy.dedupe_entries_max
+        and state.outcome_bytes + reserved <= policy.outcome_bytes_max
+    )
 
 
 def why_never(

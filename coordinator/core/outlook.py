@@ -15,7 +15,7 @@ from heapq import heappush
 from itertools import islice
 
 from coordinator.core import effects as e
-from coordinator.core.admission import retry_after_ms
+from coordinator.core.admission import has_room, retry_after_ms
 from coordinator.core.flights import Flight, InFlight
 from coordinator.core.placement import ExecutorView
 from coordinator.core.queues import ModelView
@@ -121,6 +121,8 @@ class Outlook:
             own.limit_by_tenant(state.policy, tenant)
         if model is None:
             return e.Verdict.UNKNOWN_MODEL, 0
+        if not has_room(state, len(self.flying.pending) + 1):
+            return e.Verdict.OVERLOADED, retry_after_ms(state)
         for use, whose, verdict in (
             (state.all_use, None, e.Verdict.OVERLOADED),
             (state.model_use[key[:2]], key[:2], e.Verdict.OVERLOADED),
@@ -183,7 +185,7 @@ class Outlook:
     # What is applied.
 
     def applied(self, applied: e.Applied) -> None:
-        """The first entry in flight is in the state now."""
+        """The first entry in flight is in the state now; other leaders' are none of this."""
         flight = self.flying.flights.popleft()
         for record, reply in zip(flight.records, applied.replies, strict=True):
             self.is_stale |= _is_bug(record, reply)

@@ -56,13 +56,21 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         if key not in self:
             self._length += 1
-        self._written[key] = value
+        if self.is_held:
+            self._written[key] = value
+        else:
+            self._base[key] = value
+            self._written.pop(key, None)
 
     def __delitem__(self, key: K) -> None:
         if key not in self:
             raise KeyError(key)
         self._length -= 1
-        self._written[key] = _GONE
+        if self.is_held:
+            self._written[key] = _GONE
+        else:
+            self._base.pop(key, None)
+            self._written.pop(key, None)
 
     def __contains__(self, key: object) -> bool:
         found = self._written.get(key)  # type: ignore[arg-type]
@@ -80,12 +88,11 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         return self._length
 
     def merge(self, steps: int) -> MutableMapping[K, V]:
-        """Move up to so many writes into the base; return what is to be used from now on."""
+        """Move up to so many writes into the base; return what is to be used from now on.
+
+        That may be another overlay, where this one was taken while that was being merged.
+        """
         if self.is_held:
-            return self
-        if isinstance(self._base, Overlay):
-            # Taken while an earlier one was being merged: that one goes first.
-            self._base = self._base.merge(steps)
             return self
         while steps and self._written:
             key, value = self._written.popitem()

@@ -128,6 +128,11 @@ def test_outlook_refuses_beyond_the_limit_with_what_is_in_flight() -> None:
     assert leading.outlook.overload(KEY, "t", 1, 10)[0] is Verdict.OK
     assert leading.outlook.overload(KEY, "t", 2, 10)[0] is Verdict.QUOTA_EXCEEDED
     assert leading.outlook.overload(KEY, "u", 2, 10)[0] is Verdict.OK
+    leading.propose(r.PutPolicy(Policy(dedupe_entries_max=3)))
+    leading.apply()
+    assert leading.outlook.overload(KEY, "u", 1, 10)[0] is Verdict.OK
+    leading.propose(leading.admit("d"))
+    assert leading.outlook.overload(KEY, "u", 1, 10)[0] is Verdict.OVERLOADED
     other: Key = ("x", "1", "")
     assert leading.outlook.overload(other, "t", 1, 1)[0] is Verdict.UNKNOWN_MODEL
 

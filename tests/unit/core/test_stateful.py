@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from coordinator.core.snapshot import Capture, restore
 from raftbatch import records as r
@@ -189,5 +194,8 @@ class Machine(RuleBasedStateMachine):
         assert set(self.core.state.batches) == set(self.batches)
 
 
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+def test_state_is_what_a_simple_model_says() -> None:
+    """Whatever is done, in whatever order, over snapshots in between."""
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+    )

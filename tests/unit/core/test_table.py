@@ -78,6 +78,21 @@ def test_captured_state_becomes_plain_in_bounded_steps() -> None:
     assert len(state.requests) == 1000
 
 
+def test_released_table_becomes_plain_however_much_is_written() -> None:
+    table: MutableMapping[int, int] = Overlay({n: n for n in range(100)})
+    assert isinstance(table, Overlay)
+    for number in range(100):
+        table[number] = -1
+    table.is_held = False
+    steps = 0
+    while isinstance(table, Overlay):
+        for number in range(1000 * steps, 1000 * steps + 50):
+            table[number] = steps
+        table = table.merge(10)
+        steps += 1
+    assert steps < 12
+
+
 def test_timers_give_what_is_due_in_order_and_never_early() -> None:
     timers = Timers()
     deadlines = {1: 1500, 2: 1100, 3: 1100, 4: 200_000, 5: 1001}
