@@ -229,6 +229,17 @@ class State:
             self.model_use[key[:2]].windows[key] = window
         return window
 
+    def window_id(self, key: Key) -> tuple[int, int] | None:
+        """Return what a window is called by: log time of its opening, first index that admitted.
+
+        A window opens with the oldest request that waits in it; None: it is empty.
+        """
+        window = self.windows.get(key)
+        if window is None:
+            return None
+        first = min([next(iter(lane)) for lane in window.lanes.values()])
+        return self.requests[first].at_ms, self.requests[first].ticket
+
     def add_to_window(self, request: Request) -> None:
         """Let a request wait in its window."""
         window = self.window(request.key)

@@ -202,3 +202,15 @@ def test_window_holds_what_waits_in_lanes() -> None:
     window = core.state.windows[KEY]
     assert {priority: list(lane) for priority, lane in window.lanes.items()} == {1: [1, 2], 0: [3]}
     assert (window.requests, window.rows, window.size) == (3, 4, 30)
+
+
+def test_window_is_called_by_the_oldest_request_in_it() -> None:
+    core = Core()
+    assert core.state.window_id(KEY) is None
+    core.admit("a")
+    opened = (core.at_ms, core.state.index)
+    core.wait(3)
+    core.admit("b", priority=0)
+    assert core.state.window_id(KEY) == opened
+    core.seal("a")
+    assert core.state.window_id(KEY) == (core.at_ms, core.state.index - 1)
