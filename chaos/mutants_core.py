@@ -247,9 +247,9 @@ CORE = [
     Mutant(
         "time-goes-back",
         _CORE + "retention",
-        "    gap_ms = max(0, at_ms - state.now_ms)\n",
-        "    gap_ms = at_ms - state.now_ms\n",
-        _by(_RETENTION + "log_time_never_goes_back_nor_too_far"),
+        "    state.now_ms = max(state.now_ms, min(at_ms, LOG_TIME_MS_MAX))\n",
+        "    state.now_ms = min(at_ms, LOG_TIME_MS_MAX)\n",
+        _by(_RETENTION + "log_time_never_goes_back_and_leaves_room_for_deadlines"),
     ),
     Mutant(
         "outcome-forgotten-early",
@@ -268,8 +268,10 @@ CORE = [
     Mutant(
         "due-again-after-a-restore-not-looked-at",
         _CORE + "retention",
-        "    state.timers.advance(state.now_ms)\n",
-        "    if gap_ms:\n        state.timers.advance(state.now_ms)\n",
+        "    state.now_ms = max(state.now_ms, min(at_ms, LOG_TIME_MS_MAX))\n",
+        "    if at_ms <= state.now_ms:\n"
+        "        return\n"
+        "    state.now_ms = min(at_ms, LOG_TIME_MS_MAX)\n",
         _by("snapshot.py::test_what_is_due_again_after_restoring_ends_with_the_next_entry"),
     ),
     Mutant(

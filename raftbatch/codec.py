@@ -24,7 +24,7 @@ from typing import cast
 import msgpack
 
 from raftbatch import records as r
-from raftbatch.errors import Undecodable
+from raftbatch.errors import InvalidRequest, Undecodable
 from raftbatch.fields import (
     TEXT_LENGTH_MAX,
     Packed,
@@ -317,8 +317,26 @@ def encode_record(record: r.Record) -> bytes:
     return cast("bytes", msgpack.packb((tag, *codec.pack(record))))
 
 
+def check_record(record: r.Record) -> None:
+    """Make sure that every replica will be able to read a record that came from outside.
+
+    To be called before it is proposed: what stands in the log and cannot be read
+    stops all nodes.
+
+    Raises:
+        InvalidRequest: a field is not of its kind; definite.
+    """
+    try:
+        packed = unpack_strictly(encode_record(record), ENTRY_BYTES_MAX)
+        found = _TAGS[type(record)][1].unpack(cast("tuple[Packed, ...]", packed)[1:])
+        if found != record:
+            raise ValueError("it is not what would be read")
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidRequest(f"{type(record).__name__} cannot be proposed: {error}") from error
+
+
 def encode_entry(entry: r.Entry) -> bytes:
-    """Return the canonical bytes of an entry. Deterministic."""
+    """Return the canonical bytes of an entry, whose records can be read. Deterministic."""
     packed = []
     for record in entry.records:
         tag, codec = _TAGS[type(record)]

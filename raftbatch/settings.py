@@ -69,7 +69,7 @@ class Policy:
         expire_per_entry_max: due things that one entry ends; the leader sends Advance
             while more are due.
         tick_ms: how often log time advances while nothing else is proposed.
-        log_time_gap_ms_max: furthest that one entry moves log time.
+        log_time_gap_ms_max: furthest that a restart of all nodes may move log time.
         tenants: limits of single tenants, in the order of their names.
 
     Raises:

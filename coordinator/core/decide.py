@@ -169,6 +169,8 @@ class Decider:
         elif window.due_ms != due_ms:
             window.due_ms = due_ms
             heappush(outlook.due, (due_ms, window.key))
+            if settings.seal_when_idle:
+                view.add_gathering(window)
 
     def _next_window(
         self,
@@ -192,26 +194,8 @@ class Decider:
             return window if best is not None or may_wait else None
         is_idle = best is not None and not best.rows
         if settings.seal_when_idle and is_quiet and is_idle:
-            return self._oldest(view)
+            return view.next_gathering(outlook.windows)
         return None
-
-    def _oldest(self, view: ModelView) -> WindowView | None:
-        """Return the window of a version that was opened first, by when it is due."""
-        outlook = self._outlook
-        passed = []
-        found = None
-        while outlook.due and found is None:
-            due_ms, key = outlook.due[0]
-            window = outlook.windows.get(key)
-            if window is None or window.due_ms != due_ms or not window.requests:
-                heappop(outlook.due)
-            elif key[:2] == view.model_id:
-                found = window
-            else:
-                passed.append(heappop(outlook.due))
-        for each in passed:
-            heappush(outlook.due, each)
-        return found
 
     def _seal(self, view: ModelView, window: WindowView, settings: Model, flight: Flight) -> None:
         """Make a batch of what is at the window's front, and let the rest gather on."""

@@ -6,6 +6,7 @@ Called by: `outlook`, `decide`. Total. Deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heappop, heappush
 
 from coordinator.core.placement import Able
@@ -24,7 +25,7 @@ class ModelView:
         waiting: batches that may be assigned now, as keys.
     """
 
-    __slots__ = ("_batches", "_ripe", "able", "model_id", "touched", "waiting")
+    __slots__ = ("_batches", "_gathering", "_ripe", "able", "model_id", "touched", "waiting")
 
     def __init__(self, model_id: ModelId) -> None:
         self.model_id = model_id
@@ -33,6 +34,7 @@ class ModelView:
         self.waiting: dict[int, None] = {}
         self._batches: list[int] = []
         self._ripe: list[tuple[int, Key]] = []
+        self._gathering: list[tuple[int, Key]] = []
 
     def touch(self, view: WindowView) -> None:
         """Let a window be looked at with the next decision."""
@@ -77,3 +79,17 @@ class ModelView:
     def take_ripe(self) -> None:
         """Take that one out."""
         heappop(self._ripe)
+
+    def add_gathering(self, view: WindowView) -> None:
+        """Note a window that gathers until its `due_ms`."""
+        heappush(self._gathering, (view.due_ms, view.key))
+
+    def next_gathering(self, windows: Mapping[Key, WindowView]) -> WindowView | None:
+        """Return the gathering window that is due first; None: none gathers."""
+        while self._gathering:
+            due_ms, key = self._gathering[0]
+            view = windows.get(key)
+            if view is not None and view.due_ms == due_ms and view.requests:
+                return view
+            heappop(self._gathering)
+        return None

@@ -16,18 +16,22 @@ from coordinator.core.values import OUTCOME_BYTES, Outcome, Request
 from raftbatch.kinds import OutcomeKind
 from raftbatch.records import Acknowledge, Cancel, Forget
 
+LOG_TIME_MS_MAX = 1 << 61
+"""Far enough away that every deadline still fits into a record."""
+
 _RATE_INTERVAL_MS = 1000
 _FORGET_LATE_MS = 1000
 
 
 def advance_time(state: State, at_ms: int) -> None:
-    """Let log time be what an entry says: never back, and never too far at once."""
-    gap_ms = max(0, at_ms - state.now_ms)
-    if state.now_ms:
-        gap_ms = min(gap_ms, state.policy.log_time_gap_ms_max)
-    else:
+    """Let log time be what an entry says, and never go back.
+
+    How far it may go at once is the proposer's to say: one that was cut short here
+    would make up for it with the next entry, and requests would expire of that.
+    """
+    if not state.now_ms:
         state.rate_at_ms = at_ms
-    state.now_ms += gap_ms
+    state.now_ms = max(state.now_ms, min(at_ms, LOG_TIME_MS_MAX))
     # Also where no time has passed: what was due when a snapshot was taken is in its bucket again.
     state.timers.advance(state.now_ms)
     elapsed_ms = state.now_ms - state.rate_at_ms

@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 from raftbatch import records as r
-from raftbatch.codec import VERSION, decode_entry, encode_entry, encode_record
-from raftbatch.errors import Undecodable
+from raftbatch.codec import VERSION, check_record, decode_entry, encode_entry, encode_record
+from raftbatch.errors import InvalidRequest, Undecodable
 from raftbatch.settings import Model, Policy, TenantLimits
 from tests.unit.record_examples import EXAMPLES, KEY, entry
 
@@ -154,6 +154,32 @@ def test_values_out_of_their_kind_are_not_read(name: str, at: int, value: object
 def test_bytes_that_are_no_entry_are_not_read(data: bytes) -> None:
     with pytest.raises(Undecodable):
         decode_entry(data)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_record_that_can_be_read_may_be_proposed(name: str) -> None:
+    check_record(EXAMPLES[name])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        r.Lead("", 0, 0),
+        r.Lead("n\ud800", 0, 0),
+        r.Lead("n", 1 << 64, 0),
+        r.Lead("n", -1, 0),
+        r.Lead("n", True, 0),
+        r.Cancel(("t",), ()),
+        r.Cancel((), ()),
+        r.Cancel(("t", "t"), ("a", "b\0")),
+        r.ReleaseQuarantined((1, 1)),
+        r.Assign(1, 1, object(), 1),  # type: ignore[arg-type]
+        r.Free("e", 1, (1,), ()),
+    ],
+)
+def test_record_that_no_replica_could_read_is_never_proposed(record: r.Record) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be proposed"):
+        check_record(record)
 
 
 def test_decoding_mutated_bytes_gives_one_error_and_no_other() -> None:

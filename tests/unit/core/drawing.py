@@ -47,7 +47,9 @@ class Drawing:
             self._term += 1
             records.append(r.Lead(draw.choice(("n1", "n2")), 5, draw.randint(0, 3)))
         if not self.entries:
-            records += [r.PutModel(Model(*model, max_batch_size=8)) for model in MODELS]
+            records += [
+                r.PutModel(Model(*model, max_batch_size=8, attempts_max=1)) for model in MODELS
+            ]
             records += [r.Join(name, 0, 2, MODELS, b"") for name in EXECUTORS]
         for _ in range(draw.choice((1, 1, 1, 2, 3, 5))):
             drawn = draw.choices(_KINDS, _WEIGHTS)[0](self)
@@ -55,8 +57,8 @@ class Drawing:
             if draw.random() < 0.05:
                 records.append(drawn)
         at_ms = state.now_ms + draw.choice((0, 0, 0, 0, 1, 1, 2, 5, 20, 20, 50, 300))
-        if draw.random() < 0.003:
-            at_ms = draw.choice((0, 1 << 62, state.now_ms - 100 if state.now_ms > 100 else 0))
+        if draw.random() < 0.01:
+            at_ms = max(0, state.now_ms + draw.choice((-1000, -5, 5000, 3_600_000)))
         proposed = self._term - (draw.random() < 0.02)
         entry = r.Entry(max(1, proposed), at_ms, tuple(records))
         return self.apply(state.index + draw.choice((1, 1, 2)), self._term, entry)
@@ -148,7 +150,11 @@ def _seal(drawing: Drawing) -> r.Record:
 
 def _some_batch(drawing: Drawing, assigned: bool) -> int:
     state, draw = drawing.state, drawing.draw
-    found = [n for n, batch in state.batches.items() if bool(batch.executor) == assigned]
+    found = [
+        n
+        for n, batch in state.batches.items()
+        if bool(batch.executor) == assigned and not batch.is_exhausted
+    ]
     if found and draw.random() < 0.95:
         return draw.choice(found)
     return draw.randint(1, state.next_batch)
@@ -173,9 +179,10 @@ def _current(drawing: Drawing) -> tuple[int, int, int]:
 def _lapse(drawing: Drawing) -> r.Record:
     draw = drawing.draw
     number, attempt, fence = _current(drawing)
-    reason, ran = draw.choice(list(LapseReason)), draw.choice((*Ran, Ran.YES, Ran.YES))
+    reason = draw.choice((*LapseReason, LapseReason.FAILED, LapseReason.FAILED))
+    ran = draw.choice((*Ran, Ran.YES, Ran.YES, Ran.YES))
     code = draw.choice(("", "broken"))
-    return r.Lapse(number, attempt, fence, reason, ran, draw.random() < 0.6, code, code)
+    return r.Lapse(number, attempt, fence, reason, ran, draw.random() < 0.8, code, code)
 
 
 def _complete(drawing: Drawing) -> r.Record:
@@ -223,6 +230,10 @@ def _bisect(drawing: Drawing) -> r.Record:
 def _executor(drawing: Drawing) -> r.Record:
     draw, state = drawing.draw, drawing.state
     name = draw.choice(EXECUTORS)
+    suspended = [n for n, one in state.executors.items() if one.is_suspended]
+    if suspended and draw.random() < 0.5:
+        name = suspended[0]
+        return r.Probe(name, drawing.incarnation(name), draw.random() < 0.8)
     incarnation = drawing.incarnation(name)
     models = tuple(model for model in MODELS if draw.random() < 0.8)
     held = state.executors[name].held if name in state.executors else ()
@@ -242,10 +253,6 @@ def _executor(drawing: Drawing) -> r.Record:
                 tuple(each.fence for each in held),
             )
         case 5:
-            suspended = [n for n, one in state.executors.items() if one.is_suspended]
-            if suspended:
-                name = suspended[0]
-                incarnation = drawing.incarnation(name)
             return r.Probe(name, incarnation, draw.random() < 0.8)
         case _:
             replaces = incarnation if draw.random() < 0.3 else 0
@@ -257,10 +264,10 @@ def _operator(drawing: Drawing) -> r.Record:
     model = draw.choice(MODELS)
     if drawing.state.deleting and draw.random() < 0.3:
         model = min(drawing.state.deleting)
-    elif draw.random() < 0.1:
+    elif draw.random() < 0.06:
         return r.DeleteModel(*model)
     if draw.random() < 0.15:
-        return r.ReleaseQuarantined((drawing.number(), 1 + draw.randrange(50)))
+        return r.ReleaseQuarantined((drawing.number(),))
     if draw.random() < 0.2:
         return r.PutPolicy(
             Policy(
@@ -288,7 +295,7 @@ def _operator(drawing: Drawing) -> r.Record:
             *model,
             max_batch_size=draw.choice((0, 4, 4, 8)),
             max_batch_bytes=draw.choice((100, 4000)),
-            attempts_max=draw.choice((1, 2, 3)),
+            attempts_max=draw.choice((1, 1, 2)),
             assigned_max=draw.choice((3, 10)),
             default_timeout_ms=draw.choice((0, 1000)),
             backoff_initial_ms=draw.choice((0, 10)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftbatch import records as r
-from raftbatch.kinds import OutcomeKind, Release
+from raftbatch.kinds import Key, OutcomeKind, Release
 from raftbatch.settings import Model, Policy
 from tests.unit.core.leading import assigned, failure, ids, put, seals, started
 
@@ -80,6 +80,23 @@ def test_idle_executor_ends_the_gathering_where_the_model_wants_it() -> None:
     leading = started(put())
     leading.propose(leading.admit("a"))
     assert not seals(leading.propose(is_quiet=True))
+
+
+def test_idle_executors_take_the_oldest_windows() -> None:
+    other: Key = ("m", "1", "b")
+    leading = started(put(seal_when_idle=True), executors=("g1", "g2", "g3"))
+    leading.propose(leading.admit("a"))
+    leading.at_ms += 1
+    leading.propose(leading.admit("b", key=other))
+    leading.apply()
+    assert leading.outlook is not None
+    leading.outlook.dirty["m", "1"] = None
+    records = leading.propose(is_quiet=True)
+    assert seals(records) == [(Release.IDLE, (1,)), (Release.IDLE, (2,))]
+    leading.apply()
+    assert leading.decider is not None
+    leading.at_ms += 100
+    assert leading.propose(is_quiet=True) == []
 
 
 def test_draining_leader_seals_at_once() -> None:

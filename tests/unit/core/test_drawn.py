@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +19,9 @@ from coordinator.core.state import State
 from raftbatch.codec import decode_entry
 from tests.unit.core.drawing import Drawing
 
-SEEDS = range(12)
-STEPS = 400
+ROOT = Path(__file__).parents[3]
+SEEDS = range(8)
+STEPS = 300
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -84,3 +89,28 @@ def test_admitting_at_once_and_one_by_one_is_the_same(
         apply(slow, index, term, decode_entry(data))
     assert slow.digest == drawing.state.digest
     assert Capture(slow).digest() == Capture(drawing.state).digest()
+
+
+def test_nothing_depends_on_how_strings_are_hashed() -> None:
+    program = (
+        "from tests.unit.core.drawing import Drawing\n"
+        "for seed in range(3):\n"
+        "    drawing = Drawing(seed)\n"
+        "    for _ in range(200):\n"
+        "        drawing.step()\n"
+        "    print(drawing.state.digest.hex())\n"
+    )
+    found = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.append(done.stdout.split())
+    assert len(found[0]) == 3
+    assert found[0] == found[1]
