@@ -49,13 +49,20 @@ class Decider:
 
     Attributes:
         is_draining: whether every window is sealed at once, whatever it holds.
+        has_more: whether the last call stopped at `DECISIONS_MAX`: another is due at once.
         run_ms: how long batches of a model version run, as the leader measured it.
     """
 
     def __init__(self, outlook: Outlook) -> None:
         self._outlook = outlook
-        self.is_draining = False
+        self.is_draining = self.has_more = False
         self.run_ms: dict[tuple[str, str], int] = {}
+
+    def drain(self) -> None:
+        """Seal every window from now on, whatever it holds."""
+        self.is_draining = True
+        for window in self._outlook.windows.values():
+            self._outlook.touch(window)
 
     def decide(self, flight: Flight, *, is_quiet: bool = False) -> None:
         """Add to an entry what is to be decided by its log time.
@@ -66,12 +73,16 @@ class Decider:
                 executor end the gathering, for those models that want it.
         """
         outlook = self._outlook
+        self.has_more = False
         if outlook.is_stale:
             return
         self._wake(flight.at_ms)
         self._separate(flight)
+        if is_quiet:
+            outlook.dirty.update(outlook.eager)
         for model_id in list(outlook.dirty):
             if len(flight.records) >= DECISIONS_MAX:
+                self.has_more = True
                 return
             del outlook.dirty[model_id]
             settings = outlook.state.models.get(model_id)
@@ -116,6 +127,7 @@ class Decider:
         outlook = self._outlook
         for number in list(outlook.spent):
             if len(flight.records) >= DECISIONS_MAX:
+                self.has_more = True
                 return
             batch = outlook.state.batches[number]
             if len(batch.members) > 1:
@@ -144,6 +156,7 @@ class Decider:
             if self._outlook.is_stale:
                 break
         else:
+            self.has_more = True
             self._outlook.dirty[view.model_id] = None
         for number in aside:
             view.add_batch(number)
@@ -171,6 +184,7 @@ class Decider:
             heappush(outlook.due, (due_ms, window.key))
             if settings.seal_when_idle:
                 view.add_gathering(window)
+                outlook.eager[view.model_id] = None
 
     def _next_window(
         self,
@@ -194,7 +208,10 @@ class Decider:
             return window if best is not None or may_wait else None
         is_idle = best is not None and not best.rows
         if settings.seal_when_idle and is_quiet and is_idle:
-            return view.next_gathering(outlook.windows)
+            oldest = view.next_gathering(outlook.windows)
+            if oldest is None:
+                outlook.eager.pop(view.model_id, None)
+            return oldest
         return None
 
     def _seal(self, view: ModelView, window: WindowView, settings: Model, flight: Flight) -> None:

@@ -47,6 +47,7 @@ class Outlook:
         models: by name and version.
         executors: by id.
         dirty: model versions for which there may be something to decide, as keys.
+        eager: model versions with gathering windows that an idle executor may end, as keys.
         spent: batches to be bisected or quarantined, as keys.
         backoff: log time and number of batches that wait for it, a heap.
         due: log time and key of windows that ripen then, a heap.
@@ -64,6 +65,7 @@ class Outlook:
         self.models: dict[ModelId, ModelView] = {}
         self.executors: dict[str, ExecutorView] = {}
         self.dirty: dict[ModelId, None] = {}
+        self.eager: dict[ModelId, None] = {}
         self.spent: dict[int, None] = {}
         self.backoff: list[tuple[int, int]] = []
         self.due: list[tuple[int, Key]] = []
@@ -297,6 +299,7 @@ class Outlook:
         if use is None:
             self.models.pop(model_id, None)
             self.dirty.pop(model_id, None)
+            self.eager.pop(model_id, None)
             return
         self.model(model_id)
         self.dirty[model_id] = None

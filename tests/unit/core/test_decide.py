@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.core import decide
 from raftbatch import records as r
 from raftbatch.kinds import Key, OutcomeKind, Release
 from raftbatch.settings import Model, Policy
@@ -74,8 +75,6 @@ def test_window_is_sealed_before_its_earliest_deadline_becomes_unreachable() -> 
 def test_idle_executor_ends_the_gathering_where_the_model_wants_it() -> None:
     leading = started(put(seal_when_idle=True))
     assert not seals(leading.propose(leading.admit("a")))
-    assert leading.outlook is not None
-    leading.outlook.dirty["m", "1"] = None
     assert seals(leading.propose(is_quiet=True)) == [(Release.IDLE, (1,))]
     leading = started(put())
     leading.propose(leading.admit("a"))
@@ -89,21 +88,36 @@ def test_idle_executors_take_the_oldest_windows() -> None:
     leading.at_ms += 1
     leading.propose(leading.admit("b", key=other))
     leading.apply()
-    assert leading.outlook is not None
-    leading.outlook.dirty["m", "1"] = None
     records = leading.propose(is_quiet=True)
     assert seals(records) == [(Release.IDLE, (1,)), (Release.IDLE, (2,))]
     leading.apply()
     assert leading.decider is not None
     leading.at_ms += 100
     assert leading.propose(is_quiet=True) == []
+    assert leading.outlook is not None
+    assert not leading.outlook.eager
 
 
 def test_draining_leader_seals_at_once() -> None:
     leading = started(put())
     assert leading.decider is not None
-    leading.decider.is_draining = True
-    assert seals(leading.propose(leading.admit("a"))) == [(Release.DRAIN, (1,))]
+    leading.propose(leading.admit("a"))
+    leading.decider.drain()
+    assert seals(leading.propose(leading.admit("b"))) == [(Release.DRAIN, (1, 2))]
+
+
+def test_decisions_are_cut_into_entries_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "DECISIONS_MAX", 5)
+    leading = started(put(max_batch_size=1), slots=64)
+    assert leading.decider is not None
+    leading.propose(leading.admit(*ids(30)))
+    calls = 1
+    while leading.decider.has_more:
+        leading.propose()
+        calls += 1
+    assert calls > 10
+    leading.apply()
+    assert len(leading.running["gpu-1"]) == 30
 
 
 def test_old_window_grows_while_no_slot_is_free() -> None:
