@@ -41,6 +41,11 @@ class TenantLimits:
 class Policy:
     """The limits of a cluster. Everything is bounded by something here.
 
+    What the state may hold has to fit into a snapshot (`snapshot_bytes_max`, 512
+    MiB by default). By the defaults that is, in MiB: 128 of payloads, 128 of
+    outcomes, 16 in quarantine, some 200 for 2,000,000 ids that are known, of some
+    100 bytes each, and some 30 for what is said of 200,000 waiting requests.
+
     Attributes:
         requests_waiting_max: requests without an outcome, in all.
         rows_waiting_max: their rows.
@@ -76,12 +81,12 @@ class Policy:
         ValueError: a number is out of its range, or two do not go together.
     """
 
-    requests_waiting_max: int = 1_000_000
+    requests_waiting_max: int = 200_000
     rows_waiting_max: int = 16_000_000
-    bytes_waiting_max: int = 256 * _MIB
-    tenant_requests_waiting_max: int = 1_000_000
+    bytes_waiting_max: int = 128 * _MIB
+    tenant_requests_waiting_max: int = 200_000
     tenant_rows_waiting_max: int = 16_000_000
-    tenant_bytes_waiting_max: int = 256 * _MIB
+    tenant_bytes_waiting_max: int = 128 * _MIB
     tenants_max: int = 10_000
     windows_max: int = 100_000
     models_max: int = 1000
@@ -89,13 +94,13 @@ class Policy:
     request_bytes_max: int = 16 * _MIB
     result_bytes_max: int = 16 * _MIB
     outcome_retention_ms: int = 600_000
-    outcome_bytes_max: int = 256 * _MIB
+    outcome_bytes_max: int = 128 * _MIB
     outcome_reserve_bytes: int = 128
-    dedupe_retention_ms: int = 3_600_000
-    dedupe_entries_max: int = 5_000_000
+    dedupe_retention_ms: int = 900_000
+    dedupe_entries_max: int = 2_000_000
     cancels_remembered_max: int = 1000
     quarantine_requests_max: int = 1000
-    quarantine_bytes_max: int = 64 * _MIB
+    quarantine_bytes_max: int = 16 * _MIB
     executor_failures_max: int = 3
     expire_per_entry_max: int = 256
     tick_ms: int = 10
@@ -162,9 +167,9 @@ class Model:
     default_priority_level: int = 1
     priority_aging_ms: int = 1000
     default_timeout_ms: int = 0
-    requests_waiting_max: int = 1_000_000
+    requests_waiting_max: int = 200_000
     rows_waiting_max: int = 16_000_000
-    bytes_waiting_max: int = 256 * _MIB
+    bytes_waiting_max: int = 128 * _MIB
     execution_timeout_microseconds: int = 30_000_000
     attempts_max: int = 3
     assigned_max: int = 10

@@ -17,7 +17,7 @@ from coordinator.core.state import State
 from raftbatch import records as r
 from raftbatch.codec import decode_entry, encode_entry
 from raftbatch.kinds import Key, Release
-from raftbatch.settings import Model
+from raftbatch.settings import Model, Policy
 
 KEY: Key = ("m", "1", "x:FP32[64]")
 BATCH_ROWS = 32
@@ -65,7 +65,11 @@ def admit(first: int, count: int, payload_bytes: int, draw: Random) -> r.Admit:
 def begun() -> State:
     """Return a state with a model and an executor."""
     state = State()
-    apply(state, 1, 1, r.Entry(1, 1000, (r.Lead("n1", 0, 1), r.PutModel(Model("m", "1")))))
+    most = 1 << 40
+    policy = Policy(most, most, most, most, most, most, outcome_bytes_max=most)
+    model = Model("m", "1", requests_waiting_max=most, bytes_waiting_max=most)
+    records = (r.Lead("n1", 0, 1), r.PutPolicy(policy), r.PutModel(model))
+    apply(state, 1, 1, r.Entry(1, 1000, records))
     apply(state, 2, 1, r.Entry(1, 1000, (r.Join("gpu-1", 0, 2, (("m", "1"),), b""),)))
     return state
 
