@@ -107,7 +107,11 @@ class Outlook:
         return view
 
     def touch(self, view: WindowView) -> None:
-        """Let a window be looked at with the next decision."""
+        """Let a window be looked at with the next decision, if its model version is there."""
+        if view.key[:2] not in self.state.models:
+            if not view.requests:
+                self.windows.pop(view.key, None)
+            return
         self.model(view.key[:2]).touch(view)
         self.dirty[view.key[:2]] = None
 
@@ -212,6 +216,10 @@ class Outlook:
                 self._left(number, pending)
             elif not verdict and pending is None and number in self.state.requests:
                 self._add_to_window(number, self.state.requests[number])
+        for key in record.keys:
+            view = self.windows.get(key)
+            if view is not None and not view.is_ripe:
+                self.touch(view)
 
     def _left(self, number: int, request: Request | Pending) -> None:
         """Count a request no more, unless a Seal in flight has taken it out of its window."""
@@ -300,6 +308,11 @@ class Outlook:
             self.models.pop(model_id, None)
             self.dirty.pop(model_id, None)
             self.eager.pop(model_id, None)
+            for view in [each for each in self.windows.values() if each.key[:2] == model_id]:
+                # What is in flight for it may find it put anew.
+                view.is_touched = view.is_ripe = False
+                view.due_ms = 0
+                self.touch(view)
             return
         self.model(model_id)
         self.dirty[model_id] = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from coordinator.core.outlook import Outlook
 from raftbatch import records as r
 from raftbatch.kinds import Key, LapseReason, Ran
-from raftbatch.settings import Model
+from raftbatch.settings import Model, Policy
 from tests.unit.core.leading import Leading, started
 
 MODELS = [
@@ -50,6 +51,8 @@ class Drawn:
             records.append(draw.choice((r.Cancel, r.Acknowledge))(("t", "t"), ids))
         if draw.random() < 0.15:
             records += self._executor()
+        if draw.random() < 0.05:
+            records.append(self._operator())
         leading.propose(*records, is_quiet=draw.random() < 0.5)
         self.expect_sound()
 
@@ -71,7 +74,7 @@ class Drawn:
     def finish(self) -> None:
         """Let everything go well from now on."""
         for _ in range(3000):
-            self.leading.at_ms += 20
+            self.leading.at_ms += 50
             self.leading.apply()
             if self.leading.outlook is None:
                 continue
@@ -142,6 +145,21 @@ class Drawn:
             ]
         )
         return r.Lapse(number, attempt, fence, reason, ran, draw.random() < 0.5, "x", "y")
+
+    def _operator(self) -> r.Record:
+        draw = self.draw
+        model = draw.choice(MODELS)
+        match draw.randrange(5):
+            case 0:
+                return r.DeleteModel(model.name, model.version)
+            case 1:
+                most = draw.choice((15, 40, 1000))
+                return r.PutPolicy(Policy(requests_waiting_max=most, executor_failures_max=2))
+            case 2:
+                larger = model.max_batch_size + draw.randint(0, 3) if model.max_batch_size else 0
+                return r.PutModel(replace(model, max_batch_size=larger))
+            case _:
+                return r.PutModel(model)
 
     def _executor(self) -> list[r.Record]:
         draw, state = self.draw, self.leading.state
