@@ -171,3 +171,20 @@ def test_model_that_is_being_changed_or_deleted_is_left_alone() -> None:
     assert leading.outlook is not None
     assert not leading.outlook.models
     assert not leading.outlook.is_stale
+
+
+def test_window_of_a_model_that_was_deleted_and_put_anew_is_looked_at() -> None:
+    """While requests for it were in flight: some before the DeleteModel lands, some after."""
+    leading = started(put(max_batch_size=1))
+    leading.propose(r.DeleteModel("m", "1"))
+    leading.propose(leading.admit("late"))
+    leading.apply()
+    assert leading.outlook is not None
+    assert (leading.outlook.windows, leading.outlook.models) == ({}, {})
+    leading.propose(put(max_batch_size=1))
+    leading.propose(leading.admit("early"))
+    leading.apply()
+    assert seals(leading.propose()) == [(Release.SIZE, (2,))]
+    leading.apply()
+    assert not leading.outlook.is_stale
+    assert list(leading.running["gpu-1"]) == [1]
