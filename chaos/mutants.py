@@ -7,6 +7,7 @@ the simulation does not do what it needs, names a test instead.
 
 from __future__ import annotations
 
+from chaos.mutants_core import CORE
 from chaos.mutants_founding import FOUNDING
 from chaos.mutants_members import MEMBERS
 from chaos.mutants_raft import RAFT
@@ -241,6 +242,7 @@ JOURNAL = [
 ]
 
 MUTANTS = {
+    "core": CORE,
     "founding": FOUNDING,
     "journal": JOURNAL,
     "raft": RAFT + RAFT_DIRECTED + MEMBERS,

@@ -182,6 +182,15 @@ class Corrupt(Fatal):
         self.reason = reason
 
 
+class Undecodable(Fatal):
+    """Committed bytes are of a version or a form that this program does not know.
+
+    Going on would make this replica differ from the others.
+    """
+
+    slug, grpc = "corrupt", "DATA_LOSS"
+
+
 class DiskFailed(Fatal):
     """A write or a sync failed in a way that leaves the disk's content unknown."""
 

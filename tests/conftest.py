@@ -33,6 +33,15 @@ class _SkipRecorder:
         self._record(report)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--rewrite`."""
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write the scenarios' traces as they are now, and golden files that are not there yet",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Start recording skips."""
     config.stash[SKIPS] = []

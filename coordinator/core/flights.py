@@ -1,0 +1,252 @@
+"""What the leader has in flight: entries that are appended, and not applied yet.
+
+Each entry notes what it keeps from being decided about, and gives that back when
+it lands. Where a record in flight may have effects that cannot be foreseen (a
+failure may suspend an executor, new settings may close a model), its subject is
+closed until then. What lives here: those notes. What must never live here: what
+is decided. Called by: `outlook`. Total. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from coordinator.core.admission import why_never
+from coordinator.core.placement import ExecutorView
+from coordinator.core.state import ModelId, State
+from coordinator.core.usage import Usage
+from coordinator.core.values import Executor
+from coordinator.core.windows import Pending
+from raftbatch import records as r
+from raftbatch.kinds import Key, OutcomeKind, Ran
+
+_K = TypeVar("_K")
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """An entry from its beginning until it is applied, and what it keeps.
+
+    Attributes:
+        at_ms: its log time.
+        records: in it.
+        names: ids it admits.
+        numbers: the requests of these.
+        sealed: batches it makes.
+        batches: batches it does something about.
+        executors: executors nothing is assigned to meanwhile.
+        models: model versions about which nothing is decided meanwhile.
+        slots: executor, incarnation, rows and 1, of slots it takes, or -1, of those it gives.
+    """
+
+    at_ms: int
+    records: list[r.Record] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    sealed: list[int] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+    executors: list[str] = field(default_factory=list)
+    models: list[ModelId] = field(default_factory=list)
+    slots: list[tuple[str, int, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A batch whose Seal is in flight.
+
+    Attributes:
+        key: of its requests.
+        numbers: of them.
+        rows: of all.
+        size: bytes of all.
+    """
+
+    key: Key
+    numbers: tuple[int, ...]
+    rows: int
+    size: int
+
+
+class InFlight:
+    """All entries in flight, by what they are about.
+
+    Attributes:
+        flights: in order.
+        names: ids whose Admit is in flight: in which entry.
+        pending: requests whose Admit is in flight, by number.
+        taken: requests that a Seal in flight takes out of their window, as keys.
+        sealing: batches whose Seal is in flight, by number.
+        busy: batches about which something is in flight, and how many things.
+        closed: executors that something in flight is about, and how many things.
+        frozen: model versions likewise.
+        uses: what is in flight of Admits: in all (None), by model version, by tenant.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.flights: deque[Flight] = deque()
+        self.names: dict[str, Flight] = {}
+        self.pending: dict[int, Pending] = {}
+        self.taken: dict[int, None] = {}
+        self.sealing: dict[int, Sealed] = {}
+        self.busy: dict[int, int] = {}
+        self.closed: dict[str, int] = {}
+        self.frozen: dict[ModelId, int] = {}
+        self.uses: dict[object, Usage] = {}
+        self._slots: dict[tuple[str, int], list[int]] = {}
+
+    def foresee_admit(self, record: r.Admit, flight: Flight) -> Iterator[int]:
+        """Take note of requests in flight; yield the numbers of those that may be admitted.
+
+        Load is not foreseen: those that are refused for it come back when it lands.
+        """
+        for place, request_id in enumerate(record.request_id):
+            key = record.keys[record.key[place]]
+            tenant = record.tenants[record.tenant[place]]
+            name = f"{tenant}\0{request_id}"
+            model = self._state.models.get(key[:2])
+            if model is None or key[:2] in self._state.deleting:
+                continue
+            if name in self.names or name in self._state.dedupe:
+                continue
+            size = len(record.payload[place]) + len(record.parameters[place])
+            timeout_ms = record.timeout_ms[place] or model.default_timeout_ms
+            rows, number = record.rows[place], record.first + place
+            if why_never(self._state, model, rows, record.priority[place], size):
+                continue
+            deadline_ms = flight.at_ms + timeout_ms if timeout_ms else 0
+            self.names[name] = flight
+            self.pending[number] = Pending(
+                key, rows, size, record.priority[place], flight.at_ms, deadline_ms
+            )
+            flight.names.append(name)
+            flight.numbers.append(number)
+            for whose in (None, key[:2], tenant):
+                use = self.uses.get(whose)
+                if use is None:
+                    use = self.uses[whose] = Usage()
+                use.add(rows, size)
+            yield number
+
+    def foresee(self, record: r.Record, flight: Flight) -> None:
+        """Take note of any other record. A Seal's requests were put into `sealing` before."""
+        match record:
+            case r.Seal():
+                flight.sealed.append(record.batch)
+                self.taken.update(dict.fromkeys(record.numbers))
+            case r.Assign():
+                self._about(record.batch, flight)
+                self._slot(record, 1, flight)
+            case r.Complete():
+                self._foresee_report(record, flight)
+            case r.Lapse():
+                batch = self._state.batches.get(record.batch)
+                if batch is not None and record.ran is Ran.YES:
+                    self._close(batch.executor, flight)
+                self._about(record.batch, flight)
+            case r.Bisect() | r.Quarantine():
+                self._about(record.batch, flight)
+            case r.Join() | r.Leave() | r.Drain() | r.Ready() | r.Probe() | r.Free():
+                self._close(record.executor, flight)
+            case r.PutModel():
+                self._freeze((record.model.name, record.model.version), flight)
+            case r.DeleteModel():
+                self._freeze((record.name, record.version), flight)
+            case _:
+                pass
+
+    def _foresee_report(self, record: r.Complete, flight: Flight) -> None:
+        """The last part of a report returns its slot, if nothing else in flight comes before."""
+        batch = self._state.batches.get(record.batch)
+        is_first = (
+            batch is not None
+            and record.batch not in self.busy
+            and (batch.fence, batch.executor) == (record.fence, record.executor)
+            and (batch.assigned, batch.incarnation) == (record.attempt, record.incarnation)
+            and frozenset(batch.members).issuperset(record.numbers)
+        )
+        if record.last and record.kind and OutcomeKind.OK not in record.kind:
+            self._close(record.executor, flight)  # it may be suspended for that
+        elif is_first and record.last:
+            self._slot(record, -1, flight)
+        self._about(record.batch, flight)
+
+    def land(self, flight: Flight) -> None:
+        """Give back what an entry kept: it is applied."""
+        for name, number in zip(flight.names, flight.numbers, strict=True):
+            del self.names[name]
+            pending = self.pending.pop(number)
+            for whose in (None, pending.key[:2], name.partition("\0")[0]):
+                self._subtract(whose, pending)
+        for batch in flight.sealed:
+            for number in self.sealing.pop(batch).numbers:
+                self.taken.pop(number, None)
+        for batch in flight.batches:
+            _less(self.busy, batch)
+        for executor in flight.executors:
+            _less(self.closed, executor)
+        for model_id in flight.models:
+            _less(self.frozen, model_id)
+        for executor, incarnation, rows, sign in flight.slots:
+            slots = self._slots[executor, incarnation]
+            slots[0] -= sign
+            slots[1] -= sign * rows
+            slots[2] -= 1
+            if not slots[2]:
+                del self._slots[executor, incarnation]
+
+    def weigh(self, executor: Executor, view: ExecutorView) -> None:
+        """Set what an executor's view has of slots and rows."""
+        key = executor.executor, executor.incarnation
+        slots, rows, _ = self._slots.get(key, (0, 0, 0))
+        batches = self._state.batches
+        view.free = executor.free_slots - slots
+        view.rows = rows + sum(
+            [batches[each.batch].rows for each in executor.held if not each.is_lapsed]
+        )
+        view.is_able = executor.takes_new and executor.executor not in self.closed
+
+    def rows_of(self, number: int) -> int:
+        """Return the rows of a batch, sealed or being sealed."""
+        batch = self._state.batches.get(number)
+        if batch is not None:
+            return batch.rows
+        sealed = self.sealing.get(number)
+        return sealed.rows if sealed is not None else 0
+
+    def _about(self, batch: int, flight: Flight) -> None:
+        self.busy[batch] = self.busy.get(batch, 0) + 1
+        flight.batches.append(batch)
+
+    def _close(self, executor: str, flight: Flight) -> None:
+        self.closed[executor] = self.closed.get(executor, 0) + 1
+        flight.executors.append(executor)
+
+    def _freeze(self, model_id: ModelId, flight: Flight) -> None:
+        self.frozen[model_id] = self.frozen.get(model_id, 0) + 1
+        flight.models.append(model_id)
+
+    def _slot(self, record: r.Assign | r.Complete, sign: int, flight: Flight) -> None:
+        rows = self.rows_of(record.batch)
+        slots = self._slots.setdefault((record.executor, record.incarnation), [0, 0, 0])
+        slots[0] += sign
+        slots[1] += sign * rows
+        slots[2] += 1
+        flight.slots.append((record.executor, record.incarnation, rows, sign))
+
+    def _subtract(self, whose: object, pending: Pending) -> None:
+        use = self.uses[whose]
+        use.requests -= 1
+        use.rows -= pending.rows
+        use.size -= pending.size
+        if not use.requests:
+            del self.uses[whose]
+
+
+def _less(counts: dict[_K, int], key: _K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

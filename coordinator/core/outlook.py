@@ -1,0 +1,330 @@
+"""The outlook: the applied state, and what the leader's own proposals in flight will make of it.
+
+Only the leader has one, from the moment its Lead is applied. It chooses what to
+propose and answers nobody, but for a refusal that changes nothing. It is an index
+over the state without payloads: what is in flight is kept apart (`flights`), so
+that each entry that is applied takes its own part away, and what remains is the
+state. What lives here: that index. What must never live here: decisions
+(`decide`). Called by: `decide`, the proposer. Total. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappush
+from itertools import islice
+
+from coordinator.core import effects as e
+from coordinator.core.admission import has_room, retry_after_ms
+from coordinator.core.flights import Flight, InFlight
+from coordinator.core.placement import ExecutorView
+from coordinator.core.queues import ModelView
+from coordinator.core.state import ModelId, State
+from coordinator.core.table import ordered
+from coordinator.core.usage import Usage
+from coordinator.core.values import Request
+from coordinator.core.windows import Pending, WindowView
+from raftbatch import records as r
+from raftbatch.kinds import Key
+
+_ROWS_PER_STEP = 8192
+
+
+class Outlook:
+    """See the module's docstring.
+
+    Args:
+        state: of this replica; `build` has to run to its end before anything else.
+
+    Attributes:
+        state: the applied one.
+        flying: what is in flight.
+        at_ms: log time of the last entry, in flight or applied.
+        now_ms: log time of the entry that is being made.
+        next_request: number of the next request to be admitted.
+        next_batch: number of the next batch to be sealed.
+        windows: by key.
+        models: by name and version.
+        executors: by id.
+        dirty: model versions for which there may be something to decide, as keys.
+        eager: model versions with gathering windows that an idle executor may end, as keys.
+        spent: batches to be bisected or quarantined, as keys.
+        backoff: log time and number of batches that wait for it, a heap.
+        due: log time and key of windows that ripen then, a heap.
+        is_stale: whether an own record was refused that never should be: nothing is
+            decided until all that is in flight has been applied and this is built anew.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.flying = InFlight(state)
+        self.at_ms = self.now_ms = state.now_ms
+        self.next_request = state.next_request
+        self.next_batch = state.next_batch
+        self.windows: dict[Key, WindowView] = {}
+        self.models: dict[ModelId, ModelView] = {}
+        self.executors: dict[str, ExecutorView] = {}
+        self.dirty: dict[ModelId, None] = {}
+        self.eager: dict[ModelId, None] = {}
+        self.spent: dict[int, None] = {}
+        self.backoff: list[tuple[int, int]] = []
+        self.due: list[tuple[int, Key]] = []
+        self.is_stale = False
+        self._waiting_at: dict[int, ModelView] = {}
+
+    def build(self) -> Iterator[None]:
+        """Make the index, a step at a time. Nothing is applied meanwhile."""
+        state = self.state
+        for name in ordered(state.executors):
+            self.refresh_executor(name)
+        for model_id in ordered(state.models):
+            self.model(model_id)
+        for number in ordered(state.batches):
+            self.refresh_batch(number)
+        yield
+        for key in ordered(state.windows):
+            view = self.windows[key] = WindowView(key)
+            for _, lane in sorted(state.windows[key].lanes.items()):
+                numbers = iter(list(lane))
+                while some := list(islice(numbers, _ROWS_PER_STEP)):
+                    for number in some:
+                        view.add(number, state.requests[number])
+                    yield
+            self.touch(view)
+
+    def look(self, number: int) -> Request | Pending | None:
+        """Return what waits under a number, or None where it has ended."""
+        return self.state.requests.get(number) or self.flying.pending.get(number)
+
+    def model(self, model_id: ModelId) -> ModelView:
+        """Return the view of a model version, made where there is none."""
+        view = self.models.get(model_id)
+        if view is None:
+            view = self.models[model_id] = ModelView(model_id)
+            for executor in self.executors.values():
+                if executor.is_able and model_id in executor.models:
+                    view.able.put(executor)
+        return view
+
+    def touch(self, view: WindowView) -> None:
+        """Let a window be looked at with the next decision, if its model version is there."""
+        if view.key[:2] not in self.state.models:
+            if not view.requests:
+                self.windows.pop(view.key, None)
+            return
+        self.model(view.key[:2]).touch(view)
+        self.dirty[view.key[:2]] = None
+
+    def overload(self, key: Key, tenant: str, rows: int, size: int) -> tuple[e.Verdict, int]:
+        """Return whether one more would be refused for load, and if so when to come back.
+
+        What is in flight counts: limit N means that N are accepted.
+        """
+        state, model = self.state, self.state.models.get(key[:2])
+        own: Usage | None = state.tenant_use.get(tenant)
+        if own is None:
+            own = Usage()
+            own.limit_by_tenant(state.policy, tenant)
+        if model is None:
+            return e.Verdict.UNKNOWN_MODEL, 0
+        if not has_room(state, len(self.flying.pending) + 1):
+            return e.Verdict.OVERLOADED, retry_after_ms(state)
+        for use, whose, verdict in (
+            (state.all_use, None, e.Verdict.OVERLOADED),
+            (state.model_use[key[:2]], key[:2], e.Verdict.OVERLOADED),
+            (own, tenant, e.Verdict.QUOTA_EXCEEDED),
+        ):
+            more = self.flying.uses.get(whose)
+            flying = more.counts() if more is not None else (0, 0, 0)
+            if not use.fits(1 + flying[0], rows + flying[1], size + flying[2]):
+                return verdict, retry_after_ms(state)
+        return e.Verdict.OK, 0
+
+    def joins(self, tenant: str, request_id: str) -> Flight | None:
+        """Return the entry in flight whose fate a second Admit of this id shares."""
+        return self.flying.names.get(f"{tenant}\0{request_id}")
+
+    # What is proposed.
+
+    def begin(self, at_ms: int) -> Flight:
+        """Begin an entry of this log time."""
+        self.now_ms = max(self.now_ms, at_ms)
+        return Flight(at_ms)
+
+    def add(self, record: r.Record, flight: Flight) -> None:
+        """Put a record into an entry, and take note of what it will do."""
+        flight.records.append(record)
+        if isinstance(record, r.Admit):
+            self.next_request = max(self.next_request, record.first + len(record.request_id))
+            for number in self.flying.foresee_admit(record, flight):
+                self._add_to_window(number, self.flying.pending[number])
+        else:
+            if isinstance(record, r.Seal):
+                self.next_batch = max(self.next_batch, record.batch + 1)
+            elif isinstance(record, r.Bisect):
+                self.next_batch = max(self.next_batch, record.right + 1)
+            batches, executors = len(flight.batches), len(flight.executors)
+            slots = len(flight.slots)
+            self.flying.foresee(record, flight)
+            if isinstance(record, r.Seal):
+                self.refresh_batch(record.batch)
+            for batch in flight.batches[batches:]:
+                self.refresh_batch(batch)
+            for executor in flight.executors[executors:]:
+                self.refresh_executor(executor)
+            for executor, *_ in flight.slots[slots:]:
+                self.refresh_executor(executor)
+
+    def commit(self, flight: Flight) -> None:
+        """The entry was appended: it is in flight."""
+        self.at_ms = max(self.at_ms, flight.at_ms)
+        self.flying.flights.append(flight)
+
+    def _add_to_window(self, number: int, request: Request | Pending) -> None:
+        view = self.windows.get(request.key)
+        if view is None:
+            view = self.windows[request.key] = WindowView(request.key)
+        view.add(number, request)
+        if not view.is_ripe:
+            self.touch(view)
+
+    # What is applied.
+
+    def applied(self, applied: e.Applied) -> None:
+        """The first entry in flight is in the state now; other leaders' are none of this."""
+        flight = self.flying.flights.popleft()
+        for record, reply in zip(flight.records, applied.replies, strict=True):
+            self.is_stale |= _is_bug(record, reply)
+            if isinstance(record, r.Admit) and isinstance(reply, e.Verdicts):
+                self._land_admit(record, reply)
+        # Before it lands: who ended in its Seals had been taken out of their windows already.
+        for effect in applied.effects:
+            self._follow(effect)
+        self.flying.land(flight)
+        for number in (*flight.sealed, *flight.batches):
+            self.refresh_batch(number)
+        for name in (*flight.executors, *[executor for executor, *_ in flight.slots]):
+            self.refresh_executor(name)
+        for model_id in flight.models:
+            self._refresh_model(model_id)
+
+    def _land_admit(self, record: r.Admit, reply: e.Verdicts) -> None:
+        """Take those out of their windows that were refused after all, and the other way round."""
+        for number, verdict in enumerate(reply.verdicts, record.first):
+            pending = self.flying.pending.get(number)
+            if verdict and pending is not None:
+                self._left(number, pending)
+            elif not verdict and pending is None and number in self.state.requests:
+                self._add_to_window(number, self.state.requests[number])
+        for key in record.keys:
+            view = self.windows.get(key)
+            if view is not None and not view.is_ripe:
+                self.touch(view)
+
+    def _left(self, number: int, request: Request | Pending) -> None:
+        """Count a request no more, unless a Seal in flight has taken it out of its window."""
+        view = self.windows.get(request.key)
+        if view is not None and number not in self.flying.taken:
+            view.left(request)
+            if not view.requests:
+                self.touch(view)
+
+    def _follow(self, effect: e.Effect) -> None:
+        match effect:
+            case e.Ended(requests, batch):
+                if not batch:
+                    for request in requests:
+                        self._left(request.number, request)
+                else:
+                    self.refresh_batch(batch)
+                    if batch in self.state.batches:
+                        self.refresh_executor(self.state.batches[batch].executor)
+            case e.Placed() | e.Revoked() | e.Shed() | e.Finished():
+                self.refresh_batch(effect.batch)
+                self.refresh_executor(effect.executor)
+            case e.BatchGone() | e.BatchWaits():
+                self.refresh_batch(effect.batch)
+            case e.ExecutorChanged():
+                self.refresh_executor(effect.executor)
+            case e.ModelChanged():
+                self._refresh_model((effect.name, effect.version))
+            case e.Led() | e.PolicyChanged():
+                pass
+
+    def refresh_batch(self, number: int) -> None:
+        """Let a batch stand where it belongs, by the state and by what is in flight."""
+        batch = self.state.batches.get(number)
+        sealed = self.flying.sealing.get(number)
+        self.spent.pop(number, None)
+        key = batch.key if batch is not None else sealed.key if sealed is not None else None
+        if key is None or number in self.flying.busy or (batch is not None and batch.executor):
+            waited_at = self._waiting_at.pop(number, None)
+            if waited_at is not None:
+                waited_at.remove_batch(number)
+        elif batch is not None and batch.is_exhausted:
+            self.spent[number] = None
+        elif batch is not None and batch.not_before_ms > self.now_ms:
+            heappush(self.backoff, (batch.not_before_ms, number))
+        else:
+            view = self._waiting_at[number] = self.model(key[:2])
+            view.add_batch(number)
+            self.dirty[view.model_id] = None
+
+    def refresh_executor(self, name: str) -> None:
+        """Let an executor be seen as it is, by the state and by what is in flight."""
+        executor = self.state.executors.get(name)
+        view = self.executors.get(name)
+        before = view.free if view is not None and view.is_able else 0
+        if view is not None and (
+            executor is None
+            or view.incarnation != executor.incarnation
+            or view.models != executor.models
+        ):
+            for model_id in view.models:
+                if model_id in self.models:
+                    self.models[model_id].able.remove(name)
+            del self.executors[name]
+            view, before = None, 0
+        if executor is None:
+            return
+        if view is None:
+            view = self.executors[name] = ExecutorView(name, executor.incarnation)
+            view.models = executor.models
+        self.flying.weigh(executor, view)
+        for model_id in view.models:
+            model = self.models.get(model_id)
+            if model is None:
+                continue
+            if view.is_able:
+                model.able.put(view)
+                if view.free > before:
+                    self.dirty[model_id] = None
+            else:
+                model.able.remove(name)
+
+    def _refresh_model(self, model_id: ModelId) -> None:
+        use = self.state.model_use.get(model_id)
+        if use is None:
+            self.models.pop(model_id, None)
+            self.dirty.pop(model_id, None)
+            self.eager.pop(model_id, None)
+            for view in [each for each in self.windows.values() if each.key[:2] == model_id]:
+                # What is in flight for it may find it put anew.
+                view.is_touched = view.is_ripe = False
+                view.due_ms = 0
+                self.touch(view)
+            return
+        self.model(model_id)
+        self.dirty[model_id] = None
+        for key in use.windows:
+            if key in self.windows:
+                self.touch(self.windows[key])
+
+
+_DECISIONS = r.Admit | r.Seal | r.Assign | r.Bisect | r.Quarantine
+
+
+def _is_bug(record: r.Record, reply: e.Reply | e.Verdicts) -> bool:
+    """Return whether a decision was refused though all it presupposed was foreseen."""
+    refusals = (e.Verdict.VOID, e.Verdict.NOT_LEADER, e.Verdict.STALE_INCARNATION)
+    return isinstance(record, _DECISIONS) and reply.verdict in refusals

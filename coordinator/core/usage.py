@@ -1,0 +1,133 @@
+"""What waits, counted against what may: for a model version, for a tenant, and in all.
+
+Waiting is every request that was admitted and has no outcome, wherever it is:
+limit N means that N are accepted and the next is refused. What lives here: the
+counters. What must never live here: the answer to who is refused (`admission`).
+Called by: `state`, `admission`, `ending`, `outlook`. Total. Deterministic.
+"""
+
+from __future__ import annotations
+
+from raftbatch.kinds import Key
+from raftbatch.settings import Model, Policy
+
+
+class Usage:
+    """Three counters and their limits.
+
+    Attributes:
+        requests, rows, size: what waits.
+        requests_max, rows_max, size_max: what may.
+    """
+
+    __slots__ = ("requests", "requests_max", "rows", "rows_max", "size", "size_max")
+
+    def __init__(self, requests_max: int = 0, rows_max: int = 0, size_max: int = 0) -> None:
+        self.requests = self.rows = self.size = 0
+        self.limit(requests_max, rows_max, size_max)
+
+    def limit(self, requests_max: int, rows_max: int, size_max: int) -> None:
+        """Set the limits; what waits already stays."""
+        self.requests_max, self.rows_max, self.size_max = requests_max, rows_max, size_max
+
+    def fits(self, requests: int, rows: int, size: int) -> bool:
+        """Return whether so much more may wait."""
+        return (
+            self.requests + requests <= self.requests_max
+            and self.rows + rows <= self.rows_max
+            and self.size + size <= self.size_max
+        )
+
+    def add(self, rows: int, size: int) -> None:
+        """Count one request."""
+        self.requests += 1
+        self.rows += rows
+        self.size += size
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return requests, rows, bytes."""
+        return self.requests, self.rows, self.size
+
+    def limit_by_model(self, model: Model) -> None:
+        """Set a model version's limits."""
+        self.limit(model.requests_waiting_max, model.rows_waiting_max, model.bytes_waiting_max)
+
+    def limit_by_policy(self, policy: Policy) -> None:
+        """Set the limits of all together."""
+        self.limit(policy.requests_waiting_max, policy.rows_waiting_max, policy.bytes_waiting_max)
+
+    def limit_by_tenant(self, policy: Policy, tenant: str) -> None:
+        """Set a tenant's limits."""
+        for each in policy.tenants:
+            if each.tenant == tenant:
+                self.limit(each.requests_waiting_max, each.rows_waiting_max, each.bytes_waiting_max)
+                return
+        self.limit(
+            policy.tenant_requests_waiting_max,
+            policy.tenant_rows_waiting_max,
+            policy.tenant_bytes_waiting_max,
+        )
+
+
+class TenantUse(Usage):
+    """What a tenant has in the state.
+
+    Attributes:
+        cancels: ids it cancelled before they were admitted, that are remembered.
+    """
+
+    __slots__ = ("cancels",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancels = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to count."""
+        return not self.requests and not self.cancels
+
+
+class ModelUse(Usage):
+    """What a model version has in the state.
+
+    Attributes:
+        windows: its windows, none empty.
+        batches: its batches, as keys.
+        doomed: once it is deleted, keys of its windows, the first at the end; None
+            until they are asked for.
+    """
+
+    __slots__ = ("batches", "doomed", "windows")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.windows: dict[Key, Window] = {}
+        self.batches: dict[int, None] = {}
+        self.doomed: list[Key] | None = None
+
+
+class Window:
+    """Requests of one batch key that wait to be sealed.
+
+    Attributes:
+        key: of all of them.
+        lanes: for each priority that has some, their numbers as keys, rising.
+        requests: how many.
+        rows: theirs.
+        size: bytes of theirs.
+    """
+
+    __slots__ = ("key", "lanes", "requests", "rows", "size")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.lanes: dict[int, dict[int, None]] = {}
+        self.requests = self.rows = self.size = 0
+
+    def lane(self, priority: int) -> dict[int, None]:
+        """Return the lane of a priority, made where there is none; it must not stay empty."""
+        lane = self.lanes.get(priority)
+        if lane is None:
+            lane = self.lanes[priority] = {}
+        return lane
