@@ -56,9 +56,9 @@ RAFT = [
     _mutant(
         "verified-outlives-its-term",
         "appending",
-        "self.verified = self._acknowledged = 0\n\n    def on",
-        "self._acknowledged = 0\n\n    def on",
-        71,
+        "self.verified = self._acknowledged = self._answered = 0\n\n    def conn",
+        "self._acknowledged = self._answered = 0\n\n    def conn",
+        11,
     ),
     _mutant(
         "committed-by-part-of-a-snapshot",
