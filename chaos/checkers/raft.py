@@ -256,7 +256,7 @@ class RaftChecker:
     def _is_chosen(self, life: Life, term: int) -> None:
         """A majority of the voters has voted for it, each in the life that is a member.
 
-        It need be no voter itself, if that is by a change which is not committed.
+        It need be no voter itself, if it does not know that change to be committed.
         """
         membership, node = self.members.of(life.shadow.memory), life.node
         voters = self.members.votes(membership)
@@ -265,7 +265,7 @@ class RaftChecker:
         said |= voters & {own}  # to itself it says nothing
         if len(said) <= len(voters) // 2:
             self.complain(f"{node} leads term {term} with the votes of {said}, of {membership}")
-        if own not in voters | self.members.votes(self.members.committed):
+        if own not in voters | self.members.votes(self.members.committed_at(life.log.commit)):
             self.complain(f"{node} leads term {term}, and is no voter of {membership}")
 
     def _believes(self, life: Life) -> None:
