@@ -13,7 +13,6 @@ Relative paths are relative to the file, so that it works from every folder.
 
 from __future__ import annotations
 
-import ipaddress
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from raftbatch.errors import InvalidRequest
-from raftbatch.ids import NodeId, is_address, is_node_id
+from raftbatch.ids import NodeId, is_address, is_loopback, is_node_id
 from raftbatch.world import Files
 
 FILE_BYTES_MAX = 1 << 20
@@ -232,15 +231,6 @@ def load(files: Files, path: str) -> ClusterFile:
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")
     return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest)
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine reaches a `host:port`. Total. Deterministic."""
-    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_certificates(tls: Table) -> None:

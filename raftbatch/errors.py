@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+TRAILER = "raftbatch-error-bin"
+"""The trailer of a failed call that holds the error, as a `raftbatch.v1.Error`."""
+
 
 class RaftbatchError(Exception):
     """A failure answered to the caller.

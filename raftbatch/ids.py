@@ -6,6 +6,7 @@ state, I/O. Called by: everything.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import NewType
@@ -27,6 +28,15 @@ def is_address(text: str) -> bool:
     host, colon, port = text.rpartition(":")
     is_port = _PORT.fullmatch(port) is not None and 1 <= int(port) <= 65_535
     return bool(colon) and is_port and _HOST.fullmatch(host) is not None
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine reaches a `host:port`. Total. Deterministic."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"  # of another name, who knows what it stands for
 
 
 def is_node_id(text: str) -> bool:

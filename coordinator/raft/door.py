@@ -19,7 +19,6 @@ handlers. One thread: the loop's.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -47,7 +46,7 @@ from coordinator.raft.greeting import (
 from coordinator.raft.refusals import Refusals
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.errors import CannotStart, RaftbatchError
-from raftbatch.ids import NodeId
+from raftbatch.ids import NodeId, is_loopback
 from raftbatch.world import TLS, Connection, Listener, Network
 
 _LOG = logging.getLogger(__name__)
@@ -316,15 +315,6 @@ async def _read_exactly(connection: Connection, length: int) -> bytes:
             raise ConnectionError(text)
         data += part
     return data
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine can reach `host:port`. Total. Deterministic."""
-    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False  # another name: who knows what it stands for
 
 
 def other_certificate(name: str | None, stated: str) -> str:

@@ -12,11 +12,8 @@ from typing import Any, NoReturn
 import grpc
 import grpc.aio
 
-from raftbatch.errors import Fatal, Invariant, RaftbatchError
+from raftbatch.errors import TRAILER, Fatal, Invariant, RaftbatchError
 from raftbatch.v1 import error_pb2
-
-TRAILER = "raftbatch-error-bin"
-"""The key under which a failed call has its error, in its trailing metadata."""
 
 AddressOf = Callable[[str], str]
 """Returns where clients reach a node, or nothing: the log names leaders by their id."""

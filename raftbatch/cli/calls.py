@@ -17,7 +17,7 @@ import typer
 
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
-from raftbatch.errors import InvalidRequest
+from raftbatch.errors import TRAILER, InvalidRequest
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -29,8 +29,6 @@ T = TypeVar("T")
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
-
-TRAILER = "raftbatch-error-bin"
 
 _CONNECT_S = 2.0
 _LEADERS = ("draining", "overloaded")  # a leader's word, that it cannot do so now

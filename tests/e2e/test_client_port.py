@@ -16,10 +16,10 @@ from coordinator.config import NodeConfig, ServerLimits, load_node
 from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.raft.proposals import Proposal
-from coordinator.rpc.errors import TRAILER
 from coordinator.rpc.log import ENTRIES_MAX
 from coordinator.rpc.port import ClientPort
 from raftbatch.errors import (
+    TRAILER,
     CannotStart,
     DiskFailed,
     NotLeader,

@@ -8,8 +8,9 @@ import pytest
 
 from coordinator.config import ServerLimits, load_all, load_node
 from coordinator.raft.timing import Timing
-from raftbatch.config import is_loopback, load
+from raftbatch.config import load
 from raftbatch.errors import InvalidRequest
+from raftbatch.ids import is_loopback
 from raftbatch.realworld import RealFiles
 from tests.tidy.tree import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.raft import greeting
 from coordinator.raft.counters import Counters
-from coordinator.raft.door import Door, exchange, is_loopback, request
+from coordinator.raft.door import Door, exchange, request
 from coordinator.raft.greeting import (
     GREETING_BYTES_MAX,
     LENGTH,
@@ -30,7 +30,7 @@ from coordinator.raft.greeting import (
 from coordinator.raft.membership import Rank, founders
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.errors import CannotStart, NotLeader
-from raftbatch.ids import ClusterId, NodeId
+from raftbatch.ids import ClusterId, NodeId, is_loopback
 from raftbatch.world import Connection
 from tests.unit.memory_network import Certificate, MemoryConnection, MemoryNetwork, run
 
