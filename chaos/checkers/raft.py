@@ -265,7 +265,7 @@ class RaftChecker:
         said |= voters & {own}  # to itself it says nothing
         if len(said) <= len(voters) // 2:
             self.complain(f"{node} leads term {term} with the votes of {said}, of {membership}")
-        if own not in voters | self.members.votes(self.members.committed_at(life.log.commit)):
+        if not self.members.may_stand(own, life.shadow.memory, life.log.commit):
             self.complain(f"{node} leads term {term}, and is no voter of {membership}")
 
     def _believes(self, life: Life) -> None:

@@ -66,6 +66,25 @@ class Members:
             return self.decoded(log.configs[-1])
         return self.committed_at(log.base)
 
+    def before(self, log: LogModel) -> Membership:
+        """Return the one that the change in force in a log took the place of."""
+        if len(log.configs) > 1:
+            return self.decoded(log.configs[-2])
+        return self.committed_at(log.base)
+
+    def may_stand(self, life: tuple[NodeId, int], log: LogModel, commit: int) -> bool:
+        """Return whether a life may ask for votes: a voter, or one whose removal may yet fall.
+
+        Args:
+            life: which.
+            log: its log.
+            commit: its commit index: what it does not know to be committed may yet fall.
+        """
+        if life in self.votes(self.of(log)):
+            return True
+        is_open = bool(log.configs) and log.configs[-1].index > commit
+        return is_open and life in self.votes(self.before(log))
+
     def everywhere(self) -> list[Membership]:
         """Return all that are in force in a living node's log, or would be after a power cut."""
         found = [self.committed]
@@ -93,11 +112,9 @@ class Members:
             commit: the leader's commit index.
             term: the leader's.
         """
-        new = self.decoded(log.configs[-1])
-        before = log.configs[-2] if len(log.configs) > 1 else None
-        old = self.decoded(before) if before else self.committed_at(log.base)
-        if before is not None and before.index > commit:
-            self._complain(f"{leader} changes the membership while {before.index} is open")
+        new, old = self.decoded(log.configs[-1]), self.before(log)
+        if len(log.configs) > 1 and log.configs[-2].index > commit:
+            self._complain(f"{leader} changes the membership while {log.configs[-2].index} is open")
         if log.term(commit) != term:
             self._complain(f"{leader} changes the membership before it commits in {term}")
         if len(self.votes(old) ^ self.votes(new)) > 1:
