@@ -71,13 +71,16 @@ class Feed:
         replica: whose state it is.
         node: this node's name, for messages.
         config: bounds.
+
+    Attributes:
+        config: the same.
     """
 
     def __init__(self, replica: Replica, node: str, config: FeedConfig | None = None) -> None:
         self._replica = replica
         self._node = node
-        self._config = config or FeedConfig()
-        self._waits = IndexWaits(self._config.tails_max)
+        self.config = config or FeedConfig()
+        self._waits = IndexWaits(self.config.tails_max)
         self._tails: dict[str, Tail] = {}
         self._is_closed = False
 
@@ -105,7 +108,7 @@ class Feed:
             Overloaded: definite; too many tails are open.
             Draining: definite; the node stops.
         """
-        config = self._config
+        config = self.config
         if len(held) > config.holdings_max:
             raise InvalidRequest(f"{len(held)} assignments are held, at most {config.holdings_max}")
         keys = [(batch, fence) for batch, fence in held]

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from coordinator.answers import outcome_or_error
 from coordinator.core.effects import Applied, Ended
 from coordinator.core.state import State
 from coordinator.core.values import Outcome, Request
@@ -22,8 +23,8 @@ from raftbatch.errors import Overloaded, RaftbatchError
 RETRY_AFTER_MS = 100
 """How soon a caller may come again who met a bound on waits: they come and go."""
 
-Told = Callable[[Outcome | None], None]
-"""Told an outcome, whole or forgotten; None: not even the id is known any more."""
+Told = Callable[[Outcome | RaftbatchError], None]
+"""Told an outcome that is whole; or that it is forgotten, or why this node waits no more."""
 
 
 class IndexWaits:
@@ -35,7 +36,7 @@ class IndexWaits:
 
     def __init__(self, waits_max: int) -> None:
         self._waits_max = waits_max
-        self._waiting: dict[int, tuple[int, asyncio.Future[bool]]] = {}
+        self._waiting: dict[int, tuple[int, asyncio.Future[bool | RaftbatchError]]] = {}
         self._serial = 0
         self._least = 0  # no wait is for less
 
@@ -54,16 +55,19 @@ class IndexWaits:
                 f"{self._waits_max} calls wait for an index already", retry_after_ms=RETRY_AFTER_MS
             )
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
+        future: asyncio.Future[bool | RaftbatchError] = loop.create_future()
         timer = loop.call_later(timeout_ms / 1000, _run_out, future)
         serial = self._serial = self._serial + 1
         self._least = min(self._least, index) if self._waiting else index
         self._waiting[serial] = (index, future)
         try:
-            return await future
+            found = await future
         finally:
             timer.cancel()
             self._waiting.pop(serial, None)
+        if isinstance(found, RaftbatchError):
+            raise found
+        return found
 
     def reached(self, index: int) -> None:
         """Tell those who wait for it, or for less."""
@@ -81,10 +85,10 @@ class IndexWaits:
         waiting, self._waiting = self._waiting, {}
         for _, future in waiting.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_result(error)
 
 
-def _run_out(future: asyncio.Future[bool]) -> None:
+def _run_out(future: asyncio.Future[bool | RaftbatchError]) -> None:
     if not future.done():
         future.set_result(False)
 
@@ -160,11 +164,13 @@ class OutcomeWaits:
         ]
         self._tell(state, ended)
 
-    def end(self) -> list[Told]:
-        """Forget all who wait, and return them: the caller tells them why."""
+    def end(self, error: RaftbatchError) -> None:
+        """Tell all that they wait in vain."""
         waiting, self._waiting = self._waiting, {}
         self._count = 0
-        return [told for of_name in waiting.values() for told in of_name.values()]
+        for of_name in waiting.values():
+            for told in of_name.values():
+                told(error)
 
     def _tell(self, state: State, names: Iterable[str]) -> None:
         for name in names:
@@ -174,5 +180,6 @@ class OutcomeWaits:
             known = state.request(*name.split("\0", 1))
             assert not isinstance(known, Request)
             self._count -= len(of_name)
+            result = outcome_or_error(known)
             for told in of_name.values():
-                told(known)
+                told(result)
