@@ -175,19 +175,7 @@ class _Taking:
 
     def _meet(self, place: int, known: int) -> None:
         """Answer for an id that is known."""
-        content_hash = self._record.content_hash[place]
-        if known >= 0:
-            request = self._state.requests[known]
-            same = request.content_hash == content_hash
-            verdict = Verdict.KNOWN if same else Verdict.REQUEST_ID_CONFLICT
-            ticket = request.ticket
-        else:
-            outcome = self._state.ended[~known]
-            ticket = outcome.ticket
-            if outcome.content_hash not in (b"", content_hash):
-                verdict = Verdict.REQUEST_ID_CONFLICT
-            else:
-                verdict = Verdict.ENDED if outcome.is_kept else Verdict.OUTCOME_FORGOTTEN
+        verdict, ticket = answer_known(self._state, known, self._record.content_hash[place])
         self._refused[place] = verdict
         if verdict in (Verdict.KNOWN, Verdict.ENDED):
             self._tickets.append((place, ticket))
@@ -270,6 +258,24 @@ class _Taking:
             tuple(self._said),
             retry_after_ms(state) if loaded else 0,
         )
+
+
+def answer_known(state: State, known: int, content_hash: bytes) -> tuple[Verdict, int]:
+    """Return what a second Admit of an id is answered, and the ticket of the first.
+
+    Args:
+        state: it knows the id.
+        known: as `State.dedupe` has it.
+        content_hash: of what is asked for now.
+    """
+    if known >= 0:
+        request = state.requests[known]
+        same = request.content_hash == content_hash
+        return Verdict.KNOWN if same else Verdict.REQUEST_ID_CONFLICT, request.ticket
+    outcome = state.ended[~known]
+    if outcome.content_hash not in (b"", content_hash):
+        return Verdict.REQUEST_ID_CONFLICT, outcome.ticket
+    return Verdict.ENDED if outcome.is_kept else Verdict.OUTCOME_FORGOTTEN, outcome.ticket
 
 
 def has_room(state: State, count: int) -> bool:

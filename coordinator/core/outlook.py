@@ -10,7 +10,7 @@ state. What lives here: that index. What must never live here: decisions
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappush
 from itertools import islice
 
@@ -28,6 +28,11 @@ from raftbatch import records as r
 from raftbatch.kinds import Key
 
 _ROWS_PER_STEP = 8192
+
+Uses = Mapping[object, Usage]
+"""What is about to wait: in all (None), by model version, by tenant. None is there, or nothing."""
+
+_NOTHING: Uses = {}
 
 
 class Outlook:
@@ -115,28 +120,39 @@ class Outlook:
         self.model(view.key[:2]).touch(view)
         self.dirty[view.key[:2]] = None
 
-    def overload(self, key: Key, tenant: str, rows: int, size: int) -> tuple[e.Verdict, int]:
+    def overload(
+        self, key: Key, tenant: str, rows: int, size: int, more: Uses = _NOTHING
+    ) -> tuple[e.Verdict, int]:
         """Return whether one more would be refused for load, and if so when to come back.
 
-        What is in flight counts: limit N means that N are accepted.
+        What is in flight counts, and `more`, which is about to be: limit N means
+        that N are accepted.
         """
-        state, model = self.state, self.state.models.get(key[:2])
+        state, model_id = self.state, key[:2]
+        model = state.model_use.get(model_id)
         own: Usage | None = state.tenant_use.get(tenant)
+        if model is None:
+            return e.Verdict.UNKNOWN_MODEL, 0
         if own is None:
             own = Usage()
             own.limit_by_tenant(state.policy, tenant)
-        if model is None:
-            return e.Verdict.UNKNOWN_MODEL, 0
-        if not has_room(state, len(self.flying.pending) + 1):
+        flying = self.flying.uses
+        both = (flying, more) if more and flying else (more or flying,)
+        if not has_room(state, 1 + sum([uses[None].requests for uses in both if uses])):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
         for use, whose, verdict in (
             (state.all_use, None, e.Verdict.OVERLOADED),
-            (state.model_use[key[:2]], key[:2], e.Verdict.OVERLOADED),
+            (model, model_id, e.Verdict.OVERLOADED),
             (own, tenant, e.Verdict.QUOTA_EXCEEDED),
         ):
-            more = self.flying.uses.get(whose)
-            flying = more.counts() if more is not None else (0, 0, 0)
-            if not use.fits(1 + flying[0], rows + flying[1], size + flying[2]):
+            requests, all_rows, all_size = 1, rows, size
+            for uses in both:
+                other = uses.get(whose)
+                if other is not None:
+                    requests += other.requests
+                    all_rows += other.rows
+                    all_size += other.size
+            if not use.fits(requests, all_rows, all_size):
                 return verdict, retry_after_ms(state)
         return e.Verdict.OK, 0
 
