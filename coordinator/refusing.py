@@ -6,7 +6,7 @@ answer that admits. Called by: `leader`. Total. Deterministic.
 
 from __future__ import annotations
 
-from coordinator.core.admission import why_never
+from coordinator.core.admission import is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.state import State
 from coordinator.proposer import Admission
@@ -38,12 +38,7 @@ def check_admission(state: State, admission: Admission, size: int) -> None:
     if model is None or model_id in state.deleting:
         raise _unknown(admission)
     admission.check()
-    if (
-        admission.rows <= model.rows_max
-        and admission.priority < model.priority_levels
-        and size <= model.max_batch_bytes
-        and size <= state.policy.request_bytes_max
-    ):
+    if not is_never(state, model, admission.rows, admission.priority, size):
         return
     said = why_never(state, model, admission.rows, admission.priority, size)
     assert said is not None

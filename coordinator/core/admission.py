@@ -288,6 +288,16 @@ def has_room(state: State, count: int) -> bool:
     )
 
 
+def is_never(state: State, model: Model, rows: int, priority: int, size: int) -> bool:
+    """Return whether a request can never be taken; `why_never` says why."""
+    return (
+        rows > model.rows_max
+        or priority >= model.priority_levels
+        or size > model.max_batch_bytes
+        or size > state.policy.request_bytes_max
+    )
+
+
 def why_never(
     state: State, model: Model, rows: int, priority: int, size: int
 ) -> tuple[Verdict, str] | None:

@@ -136,24 +136,16 @@ class Outlook:
         if own is None:
             own = Usage()
             own.limit_by_tenant(state.policy, tenant)
-        flying = self.flying.uses
-        both = (flying, more) if more and flying else (more or flying,)
-        if not has_room(state, 1 + sum([uses[None].requests for uses in both if uses])):
+        uses = self.flying.uses, more
+        requests, all_rows, all_size = _with(1, rows, size, uses, None)
+        if not has_room(state, requests) or not state.all_use.fits(requests, all_rows, all_size):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        for use, whose, verdict in (
-            (state.all_use, None, e.Verdict.OVERLOADED),
-            (model, model_id, e.Verdict.OVERLOADED),
-            (own, tenant, e.Verdict.QUOTA_EXCEEDED),
-        ):
-            requests, all_rows, all_size = 1, rows, size
-            for uses in both:
-                other = uses.get(whose)
-                if other is not None:
-                    requests += other.requests
-                    all_rows += other.rows
-                    all_size += other.size
-            if not use.fits(requests, all_rows, all_size):
-                return verdict, retry_after_ms(state)
+        if model.fits(requests, all_rows, all_size) and own.fits(requests, all_rows, all_size):
+            return e.Verdict.OK, 0  # mostly: if all of it were for this version and tenant
+        if not model.fits(*_with(1, rows, size, uses, model_id)):
+            return e.Verdict.OVERLOADED, retry_after_ms(state)
+        if not own.fits(*_with(1, rows, size, uses, tenant)):
+            return e.Verdict.QUOTA_EXCEEDED, retry_after_ms(state)
         return e.Verdict.OK, 0
 
     def joins(self, tenant: str, request_id: str) -> Flight | None:
@@ -335,6 +327,19 @@ class Outlook:
         for key in use.windows:
             if key in self.windows:
                 self.touch(self.windows[key])
+
+
+def _with(
+    requests: int, rows: int, size: int, each_uses: tuple[Uses, Uses], whose: object
+) -> tuple[int, int, int]:
+    """Return so much, and what is about to wait beside it."""
+    for uses in each_uses:
+        use = uses.get(whose)
+        if use is not None:
+            requests += use.requests
+            rows += use.rows
+            size += use.size
+    return requests, rows, size
 
 
 _DECISIONS = r.Admit | r.Seal | r.Assign | r.Bisect | r.Quarantine
