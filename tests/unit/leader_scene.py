@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from chaos.worlds.loop import VirtualLoop
 from coordinator.core.effects import Verdicts
 from coordinator.core.invariants import check
+from coordinator.core.watch import Holding
 from coordinator.leader import Leader
 from coordinator.leader_parts import LeaderConfig
 from coordinator.log_clock import LogClock
@@ -247,11 +248,20 @@ class Scene:
         self.asked.append(asked)
         return asked
 
+    def beat(self, *held: Holding, executor: str = "gpu-1", tailed_index: int = 0) -> None:
+        """Let an executor be heard of; raises what `heartbeat` raises."""
+        incarnation = self.replica.state.executors[executor].incarnation
+        self.process.call(self.leader.heartbeat, executor, incarnation, tailed_index, held)
+
     def turn(self) -> None:
         """Let the loop do what is ready."""
         self.loop.run_for(0)
 
     # What can be seen.
+
+    def is_ready(self) -> bool:
+        """Return whether the leader is."""
+        return self.leader.is_ready
 
     def records(self, index: int) -> list[str]:
         """Return the names of the records of an entry."""
