@@ -9,8 +9,10 @@ import pytest
 
 from chaos.worlds.loop import VirtualLoop
 from coordinator.answers import Ticket
-from coordinator.api import ApiConfig
+from coordinator.api import ApiConfig, Leading, Reading
 from coordinator.core.values import Request
+from coordinator.leader import Leader
+from coordinator.raft.log import ReplicatedLog
 from coordinator.submission import Submission, content_hash
 from raftbatch import records as r
 from raftbatch.errors import (
@@ -266,6 +268,10 @@ def test_bounds_of_a_call(loop: VirtualLoop) -> None:
     node.api.close()
     with pytest.raises(Draining):
         node.gets(node.api.submit(three[:1]))
+
+
+def _are_what_is_asked_for(leader: Leader, log: ReplicatedLog) -> tuple[Leading, Reading]:
+    return leader, log  # for mypy
 
 
 def test_submission_states_what_matters_and_no_more() -> None:
