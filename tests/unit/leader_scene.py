@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from chaos.worlds.loop import VirtualLoop
 from coordinator.core.effects import Verdicts
 from coordinator.core.invariants import check
+from coordinator.core.values import Batch
 from coordinator.core.watch import Holding
 from coordinator.leader import Leader
 from coordinator.leader_parts import LeaderConfig
@@ -302,3 +303,24 @@ def put(**settings: object) -> r.PutModel:
 def join(executor: str = "gpu-1", slots: int = 1) -> r.Join:
     """Return the Join of an executor that can run the model."""
     return r.Join(executor, 0, slots, (MODEL,), b"")
+
+
+def report(batch: Batch, *, kind: int = 0, infer_ms: int = 1) -> r.Complete:
+    """Return the whole report of a batch's current attempt."""
+    n = len(batch.members)
+    return r.Complete(
+        batch.number,
+        batch.assigned,
+        batch.fence,
+        batch.executor,
+        batch.incarnation,
+        True,
+        *(0, 0, infer_ms * 1_000_000, 0),
+        (n,),
+        b"",
+        batch.members,
+        (kind,) * n,
+        ("",) * n,
+        ("",) * n,
+        (b"",) * n,
+    )

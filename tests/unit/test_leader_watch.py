@@ -11,7 +11,7 @@ from coordinator.core.watch import Holding
 from coordinator.leader_parts import LeaderConfig
 from raftbatch import records as r
 from raftbatch.kinds import LapseReason
-from tests.unit.leader_scene import Scene, join, put
+from tests.unit.leader_scene import Scene, join, put, report
 
 LEASE_MS = 800
 
@@ -35,27 +35,6 @@ def _held(scene: Scene, batch: int, *, runs: bool = True) -> Holding:
 
 def _last(scene: Scene) -> list[r.Record]:
     return list(scene.entry(len(scene.log.entries)).records)
-
-
-def _report(scene: Scene, batch: int, infer_ms: int) -> r.Complete:
-    found = scene.replica.state.batches[batch]
-    n = len(found.members)
-    return r.Complete(
-        batch,
-        found.assigned,
-        found.fence,
-        found.executor,
-        found.incarnation,
-        True,
-        *(0, 0, infer_ms * 1_000_000, 0),
-        (n,),
-        b"",
-        found.members,
-        (0,) * n,
-        ("",) * n,
-        ("",) * n,
-        (b"",) * n,
-    )
 
 
 def test_assignment_that_an_executor_does_not_hold_is_lapsed_once(loop: VirtualLoop) -> None:
@@ -191,7 +170,7 @@ def test_leader_learns_how_long_batches_run(loop: VirtualLoop) -> None:
     for name in "abcd":
         scene.admit(name)
     scene.settle()
-    scene.propose(_report(scene, 1, infer_ms=400))
+    scene.propose(report(scene.replica.state.batches[1], infer_ms=400))
     scene.settle()
     # Sealed so long before its deadline that it can still be kept.
     scene.admit("e", timeout_ms=700)
@@ -203,7 +182,7 @@ def test_leader_learns_how_long_batches_run(loop: VirtualLoop) -> None:
     scene.check()
     # A model that is gone is forgotten.
     scene.propose(r.DeleteModel("m", "1"))
-    scene.propose(_report(scene, 2, infer_ms=1))
+    scene.propose(report(scene.replica.state.batches[2]))
     scene.settle(100)
     current = scene.leader._current
     assert current is not None
