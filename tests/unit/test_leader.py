@@ -307,7 +307,7 @@ def test_idle_executor_ends_the_gathering_once_no_request_waits_for_an_entry(
 
 
 def test_what_is_due_and_under_way_is_waited_for_at_no_cost(loop: VirtualLoop) -> None:
-    scene = Scene(loop)
+    scene = Scene(loop, config=LeaderConfig(entries_inflight_max=4))
     scene.begin(put(), join())
     scene.admit("a", timeout_ms=30)
     scene.settle()
