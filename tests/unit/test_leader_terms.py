@@ -12,10 +12,12 @@ from coordinator.core.effects import Verdict
 from coordinator.leader_parts import LeaderConfig
 from raftbatch import records as r
 from raftbatch.errors import (
+    CannotStart,
     Invariant,
     NoLeader,
     NotLeader,
     OutcomeUnknown,
+    PayloadTooLarge,
     RaftbatchError,
     StaleIncarnation,
 )
@@ -83,6 +85,13 @@ def test_node_that_was_only_behind_does_not_found_the_cluster_anew(loop: Virtual
     scene.settle()
     assert scene.replica.state.policy.tick_ms == 30
     assert scene.is_ready()
+
+
+def test_node_stops_where_no_log_holds_what_the_cluster_is_founded_with(loop: VirtualLoop) -> None:
+    scene = Scene(loop, founding=(put(),))
+    scene.log.refusal = PayloadTooLarge("too large")
+    with pytest.raises(CannotStart):
+        scene.elect()
 
 
 def test_inherited_tail_is_in_the_outlook(loop: VirtualLoop) -> None:
