@@ -135,6 +135,14 @@ MEMBERS = [
         _CORE + "test_votes_of_learners_and_strangers_count_for_nothing",
     ),
     _test(
+        "late-vote-counts-beside-a-leader",
+        "election",
+        "        # be of a majority by now, as the membership may have changed under that leader.\n"
+        "        self._votes_term = -1\n",
+        "",
+        _script("late_vote_makes_no_second_leader"),
+    ),
+    _test(
         "answer-of-another-life-counts",
         "followers",
         "progress.incarnation == self._lives.of(peer)",

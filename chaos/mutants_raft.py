@@ -1,4 +1,4 @@
-"""Known bugs of consensus, each put back on purpose, with the seed that finds it.
+"""Known bugs of consensus, each put back on purpose, with the seed or script that finds it.
 
 What lives here: the list. What must never live here: an import of the product.
 Called by: `chaos.mutants`. What practically needs one certain schedule is in
@@ -195,5 +195,12 @@ RAFT = [
         "        if term > self._term:\n",
         "        if term < 0:\n",
         0,
+    ),
+    Mutant(
+        "term-older-than-its-snapshot",
+        _RAFT + "standing",
+        "        if log.last_term > self.term:\n",
+        "        if False:\n",
+        "tests/scenarios/test_scenarios.py::test_scenario[snapshot_brings_its_term]",
     ),
 ]

@@ -88,6 +88,10 @@ class Standing:
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
         self._derived: _Electorate | None = None
         self._judged: tuple[Membership | None, str | None] = None, None
+        if log.last_term > self.term:
+            # A received snapshot was durable, and the term that it came in was not yet. There
+            # was that term; and nothing was said in it, as that would have waited for it.
+            self.enter(log.last_term, None)
 
     # Who belongs to the cluster.
 
