@@ -16,7 +16,9 @@ from typing import cast
 
 from chaos.checkers.raft import Life, RaftChecker, Violation, quiet, reads_too_much
 from chaos.checkers.raft_history import History
+from chaos.faults import Site
 from chaos.nemesis import Nemesis
+from chaos.point_faults import PointNemesis
 from chaos.suites.raft_clients import Clients
 from chaos.suites.raft_operator import Operator
 from chaos.suites.raft_options import draw
@@ -26,6 +28,7 @@ from chaos.suites.raft_watched import WatchedLoop
 from chaos.worlds.cluster import SimCluster
 from chaos.worlds.ends import Endpoint, Port
 from chaos.worlds.loop import VirtualLoop
+from chaos.worlds.points import told
 from chaos.worlds.sim import SimNode
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.datadir import DataDirectory
@@ -45,6 +48,7 @@ _SLICE_S = 0.1
 _CROWDED_MAX = 20  # slices: what was read for broken connections is long over
 _IDLE_S = 60.0
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
+_POINTED_ONE_IN, _POINTED_FIRST = 10, 5  # runs in which nodes die at named points, too
 _COUNTED = ("crashes", "elections", "installs", "transfers", "changes", "joins", "wipes", "removed")
 
 
@@ -144,6 +148,7 @@ class RaftRun:
             "acks": self._history.acks,
             "reads": self._history.reads,
             **{name: counts[name] for name in _COUNTED},
+            **told(machine.points for machine in cluster.machines.values()),
         }
 
     def _phases(self, loop: VirtualLoop, cluster: SimCluster) -> None:
@@ -156,9 +161,15 @@ class RaftRun:
         for node in self._nodes:
             cluster.start(node)
         clients.begin()
+        points = PointNemesis(
+            Site(cluster, Random(f"{seed} points"), clients.leader, options.mix.power)
+        )
         loop.after(_CALM_S, nemesis.begin)
         loop.after(_CALM_S, operator.begin)
+        if seed % _POINTED_ONE_IN == _POINTED_FIRST:
+            loop.after(_CALM_S, points.begin)
         loop.run_for(_CALM_S + options.safety_s)
+        points.end()
         operator.end()
         nemesis.heal()
         self._recover(loop, cluster, clients, "all was healed")

@@ -15,9 +15,11 @@ import pytest
 
 from chaos.runner import run_seeds, summary
 from chaos.suites.raft import run_seed, trace_digest
+from chaos.worlds.points import missed, without_points
 
 QUICK = range(6)
 CHUNK = 50
+_POINTS_MIN = 20  # of some fifty, in a chunk; in all three hundred seeds it is nearly every one
 DETERMINISM = "from chaos.suites.raft import trace_digest; print(trace_digest({seed}))"
 
 
@@ -48,6 +50,8 @@ def test_raft_seeds(first: int) -> None:
     assert counts["seeds"] == len(seeds)
     for what in ("acks", "reads", "crashes", "installs", "transfers", "changes", "joins", "wipes"):
         assert counts[what] > 0, f"{what} never happened: the suite has become blind"
+    reached = without_points(counts)["points"]
+    assert reached >= _POINTS_MIN, f"nobody died at {missed(counts)}"
 
 
 def test_raft_seed_is_one_identical_run() -> None:
