@@ -185,7 +185,7 @@ class Driver:
 
     def proposed(self, index: int, term: int) -> Proposal:
         """Wait for an entry that was appended."""
-        proposal = Proposal(index, term, self._loop.create_future())
+        proposal = Proposal(index, term, self._loop)
         self.proposals.add(proposal)
         self.pump_soon()
         return proposal
