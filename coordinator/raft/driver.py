@@ -115,6 +115,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._is_pump_due = False
+        self._has_news = False  # of a commit, to be told with the next pump
         self.data = DataDirectory.open(
             world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
         )
@@ -233,12 +234,13 @@ class Driver:
         if self.failure is not None:
             return
         try:
-            self.core.replicate(self.now_ns())
+            # Whoever learns of a commit here may propose, and the entry carries the news.
+            self._has_news = self.core.replicate(self.now_ns(), tells=self._has_news)
             self._fitness.look(self.now_ns())
+            self._release()  # before the disk: others have a disk too
             self.journal.flush()
-            self._release()
             self._tell()
-            if self.applying.advance(self.core.standing.commit):
+            if self.applying.advance(self.core.standing.commit) or self._has_news:
                 self.pump_soon()
             self._answer_barriers()
             self._end_if_removed()

@@ -84,6 +84,7 @@ class Replication:
 
     Attributes:
         followers: who is fed.
+        told: commit index of which all who are fed have been told, but who cannot be now.
         beat_ns: when the next heartbeat is due.
         round: number of the latest heartbeat round.
     """
@@ -104,6 +105,7 @@ class Replication:
         self.uncommitted = Uncommitted(window.uncommitted_bytes_max, standing.timing.retry_ms)
         self.beat_ns = standing.now_ns
         self.round = 0
+        self.told = standing.commit
         self.followers = Followers(standing, lives)
 
     @property
@@ -165,10 +167,7 @@ class Replication:
             self._feed(peer, progress)
 
     def advance(self) -> None:
-        """Raise the commit index if a majority of the voters durably holds more.
-
-        Told to the followers at once: whoever waits for an outcome may be there.
-        """
+        """Raise the commit index if a majority of the voters durably holds more."""
         standing = self._standing
         if standing.commit == standing.log.last_index:
             return  # as nearly always where nothing is under way
@@ -180,8 +179,20 @@ class Replication:
             return
         standing.commit = commit
         self.uncommitted.committed(commit)
+
+    def tell(self) -> None:
+        """Tell followers that do not know it yet what is committed: who waits for it may be there.
+
+        Entries that are sent tell it too, so this comes after what they may bring about.
+        """
+        commit = self._standing.commit
+        if self.told == commit:
+            return
+        self.told = commit
         for peer, progress in self.followers.all:
-            if progress.feeding is Feeding.REPLICATE and not self._feed(peer, progress):
+            if progress.feeding is not Feeding.REPLICATE or progress.told == commit:
+                continue
+            if not self._feed(peer, progress):
                 self._send(peer, progress, ())
         self.followers.part()
 
@@ -294,6 +305,7 @@ class Replication:
             peer,
             AppendEntries(standing.term, prev, prev_term, entries, standing.commit, self.round),
         )
+        progress.told = standing.commit
         return True
 
     def _fetch_entries(self, peer: NodeId, progress: Progress) -> None:
