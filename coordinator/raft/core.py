@@ -236,7 +236,8 @@ class Core:
             return False
         if self.reads.newest_round > leading.round:
             leading.beat()
-        self.reads.answered(leading.answered_round())  # a lone voter's at once
+        if self.reads.newest_round:
+            self.reads.answered(leading.answered_round())  # a lone voter's at once
         leading.feed()
         self._advance()
         if tells:
@@ -370,10 +371,7 @@ class Core:
         self._advance()
 
     def _advance(self) -> None:
-        """Commit what can be; then leave, if this node is no voter any more by what is committed.
-
-        Source: thesis, 4.2.2, and 3.10 for the haste.
-        """
+        """Commit what can be; leave, if no voter any more by that. Source: thesis, 4.2.2, 3.10."""
         standing = self.standing
         if self.replication is None:
             return

@@ -27,7 +27,7 @@ from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
-from coordinator.raft.syncobj import HardenedSyncObj, Peer, PeerTransport
+from coordinator.raft.syncobj import HardenedSyncObj, PeerTransport
 from coordinator.raft.timing import Timing
 from raftbatch.errors import Fatal, Invariant, OutcomeUnknown, RaftbatchError, Removed
 from raftbatch.ids import NodeId
@@ -167,15 +167,7 @@ class Driver:
 
     def event(self, handle: Callable[[], object]) -> None:
         """Let the core handle an event, then do what follows from it."""
-        if self.failure is not None:
-            return
-        try:
-            handle()
-        except Fatal as error:
-            self.fail(error)
-        except Exception as error:  # noqa: BLE001 - a core that failed midway is not to be trusted
-            self.fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
-        else:
+        if self._has_handled(handle):
             self.pump_soon()
 
     def pump_soon(self) -> None:
@@ -228,6 +220,18 @@ class Driver:
 
     # Inside.
 
+    def _has_handled(self, handle: Callable[[], object]) -> bool:
+        """Let the core handle an event; return whether it lives."""
+        if self.failure is not None:
+            return False
+        try:
+            handle()
+        except Fatal as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001 - a core that failed midway is not to be trusted
+            self.fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
+        return self.failure is None
+
     def _pump(self) -> None:
         """See the contract in `core`."""
         self._is_pump_due = False
@@ -269,7 +273,7 @@ class Driver:
         outbox.clear()
         while self.held and self.held[0].lsn <= self.journal.durable:
             outgoing = self.held.popleft()
-            self.transport.send(Peer(outgoing.to), outgoing.message)
+            self.transport.send(self.transport.peer(outgoing.to), outgoing.message)
 
     def _end_if_removed(self) -> None:
         """End a node that is a member no more, once all that it has to say is said."""
@@ -299,8 +303,11 @@ class Driver:
         self.event(lambda: self._node.doTick(0.0))
 
     def _has_become_durable(self, _lsn: int) -> None:
-        self._fitness.moved(self.now_ns())
-        self.event(lambda: self.core.durable(self.now_ns()))
+        """Do at once what follows, unless that is due: few events come together with this one."""
+        now_ns = self.now_ns()
+        self._fitness.moved(now_ns)
+        if self._has_handled(lambda: self.core.durable(now_ns)) and not self._is_pump_due:
+            self._pump()
 
     def _answer_barriers(self) -> None:
         applied = self.applying.index

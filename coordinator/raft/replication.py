@@ -122,8 +122,11 @@ class Replication:
         """Whether a majority was heard from within the longest election timeout."""
         standing = self._standing
         since = standing.now_ns - standing.timing.election_ms_max * MS
-        heard = sum(progress.heard_ns > since for progress in self.followers.voters)
-        return heard + standing.is_voter >= standing.quorum
+        electorate = standing.electorate
+        heard = sum(
+            progress.heard_ns > since for progress in self.followers.of_all(electorate.peers)
+        )
+        return heard + electorate.is_voter >= electorate.quorum
 
     @property
     def sending(self) -> int | None:
@@ -171,10 +174,11 @@ class Replication:
         standing = self._standing
         if standing.commit == standing.log.last_index:
             return  # as nearly always where nothing is under way
-        held = [progress.match for progress in self.followers.voters]
-        if standing.is_voter:
-            held.append(standing.log.durable_index)
-        commit = committed(held, standing.quorum, standing.log, standing.term, standing.commit)
+        log, electorate = standing.log, standing.electorate
+        held = [progress.match for progress in self.followers.of_all(electorate.peers)]
+        if electorate.is_voter:
+            held.append(log.durable_index)
+        commit = committed(held, electorate.quorum, log, standing.term, standing.commit)
         if commit == standing.commit:
             return
         standing.commit = commit
@@ -198,10 +202,11 @@ class Replication:
 
     def answered_round(self) -> int:
         """Return the latest round that a majority of the voters has answered."""
-        rounds = [progress.round for progress in self.followers.voters]
-        if self._standing.is_voter:
+        electorate = self._standing.electorate
+        rounds = [progress.round for progress in self.followers.of_all(electorate.peers)]
+        if electorate.is_voter:
             rounds.append(self.round)
-        return majority_at(rounds, self._standing.quorum)
+        return majority_at(rounds, electorate.quorum)
 
     def on_append_reply(self, peer: NodeId, reply: AppendReply) -> bool:
         """Take in an answer; return whether the follower holds more than before."""
