@@ -148,6 +148,7 @@ class Driver:
         )
         self._peers = peers
         self._told: Membership | None = None
+        self._places = 0, 0  # among those who take snapshots, as a follower and as the leader
         self.transport = PeerTransport(peers.send)
         self._node = HardenedSyncObj(self.transport, self.core, self.now_ns)
         if self.snapshotting.newest is not None:
@@ -238,9 +239,10 @@ class Driver:
         if self.failure is not None:
             return
         try:
+            now_ns = self.now_ns()
             # Whoever learns of a commit here may propose, and the entry carries the news.
-            self._has_news = self.core.replicate(self.now_ns(), tells=self._has_news)
-            self._fitness.look(self.now_ns())
+            self._has_news = self.core.replicate(now_ns, tells=self._has_news)
+            self._fitness.look(now_ns)
             self._release()  # before the disk: others have a disk too
             self.journal.flush()
             self._tell()
@@ -257,11 +259,13 @@ class Driver:
 
     def _tell(self) -> None:
         """Tell whom to be connected to, if that has changed, and whom not to be any more."""
-        membership = self.core.standing.membership
+        standing = self.core.standing
+        membership = standing.membership
         if self._told is not membership:
             self._told = membership
+            ids = [member.node_id for member in membership.members]
+            self._places = sum(each < standing.self_id for each in ids), len(ids)
             self._peers.update(membership)
-        standing = self.core.standing
         unwelcome, standing.unwelcome = standing.unwelcome, []
         for peer in unwelcome:
             self._peers.drop(peer)
@@ -310,6 +314,8 @@ class Driver:
             self._pump()
 
     def _answer_barriers(self) -> None:
+        if not self.barriers:
+            return
         applied = self.applying.index
         ready = [each for each in self.barriers if each[0] <= applied]
         self.barriers = [each for each in self.barriers if each[0] > applied]
@@ -344,10 +350,8 @@ class Driver:
         self.pump_soon()
 
     def _capture_bytes_min(self) -> int:
-        standing = self.core.standing
-        names = [member.node_id for member in standing.membership.members]
-        place = sum(name < standing.self_id for name in names)
-        place = len(names) if standing.role is Role.LEADER else place
+        follower, leader = self._places
+        place = leader if self.core.standing.role is Role.LEADER else follower
         return self.config.snapshot_bytes_min + place * self.config.stagger_bytes
 
 

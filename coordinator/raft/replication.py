@@ -166,8 +166,10 @@ class Replication:
 
     def feed(self) -> None:
         """Send every follower what its window has room for."""
+        last = self._standing.log.last_index
         for peer, progress in self.followers.all:
-            self._feed(peer, progress)
+            if progress.next <= last or progress.feeding is not Feeding.REPLICATE:  # mostly not
+                self._feed(peer, progress)
 
     def advance(self) -> None:
         """Raise the commit index if a majority of the voters durably holds more."""

@@ -178,9 +178,9 @@ class Standing:
         entry = self.log.config(index)
         if entry is None:
             return self.base
-        for known, membership in self._decoded:
-            if known is entry:
-                return membership
+        for each in self._decoded:  # nearly always the first
+            if each[0] is entry:
+                return each[1]
         try:
             membership = decode(entry.data)
         except ValueError as error:

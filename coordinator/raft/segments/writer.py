@@ -189,9 +189,10 @@ class SegmentWriter:
         cursor, anchoring = self._cursor, self._anchoring
         seq, start = cursor.header.seq, cursor.offset
         buffers = encode_records(operations, cursor.lsn, cursor.header.salt)
-        with disk_errors(f"writing {self.path} at offset {start}", retryable=True):
+        path = self.path
+        with disk_errors(f"writing {path} at offset {start}", retryable=True):
             self._segment.write_at(start, buffers)
-        with disk_errors(f"syncing {self.path}"):
+        with disk_errors(f"syncing {path}"):
             self._segment.datasync()
         events: list[Event] = []
         start -= ends[0]
