@@ -28,8 +28,8 @@ RAFT = [
     _mutant(
         "leader-counts-itself-early",
         "replication",
-        "held.append(standing.log.durable_index)",
-        "held.append(standing.log.last_index)",
+        "held.append(log.durable_index)",
+        "held.append(log.last_index)",
         0,
     ),
     _mutant(
