@@ -114,8 +114,7 @@ class Driver:
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
-        self._is_pump_due = False
-        self._has_news = False  # of a commit, to be told with the next pump
+        self._is_pump_due = self._has_news = False  # news of a commit, for the next pump to tell
         self.data = DataDirectory.open(
             world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
         )
@@ -147,8 +146,7 @@ class Driver:
             self.now_ns(),
         )
         self._peers = peers
-        self._told: Membership | None = None
-        self._places = 0, 0  # among those who take snapshots, as a follower and as the leader
+        self._told = Membership()  # whom the peers were told of; none before the first pump
         self.transport = PeerTransport(peers.send)
         self._node = HardenedSyncObj(self.transport, self.core, self.now_ns)
         if self.snapshotting.newest is not None:
@@ -263,8 +261,6 @@ class Driver:
         membership = standing.membership
         if self._told is not membership:
             self._told = membership
-            ids = [member.node_id for member in membership.members]
-            self._places = sum(each < standing.self_id for each in ids), len(ids)
             self._peers.update(membership)
         unwelcome, standing.unwelcome = standing.unwelcome, []
         for peer in unwelcome:
@@ -350,8 +346,9 @@ class Driver:
         self.pump_soon()
 
     def _capture_bytes_min(self) -> int:
-        follower, leader = self._places
-        place = leader if self.core.standing.role is Role.LEADER else follower
+        standing, members = self.core.standing, self._told.members
+        place = sum(member.node_id < standing.self_id for member in members)
+        place = len(members) if standing.role is Role.LEADER else place
         return self.config.snapshot_bytes_min + place * self.config.stagger_bytes
 
 
