@@ -116,14 +116,14 @@ MEMBERS = [
     _seed(
         "half-is-a-majority",
         "standing",
-        "        return len(self.voters) // 2 + 1\n",
-        "        return max(len(self.voters) // 2, 1)\n",
+        "            quorum = len(voters) // 2 + 1\n",
+        "            quorum = max(len(voters) // 2, 1)\n",
         0,
     ),
     _seed(
         "leader-counts-itself-when-removed",
         "replication",
-        "        if standing.is_voter:\n            held.append",
+        "        if electorate.is_voter:\n            held.append",
         "        if True:\n            held.append",
         7,
     ),

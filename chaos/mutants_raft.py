@@ -28,8 +28,8 @@ RAFT = [
     _mutant(
         "leader-counts-itself-early",
         "replication",
-        "held.append(standing.log.durable_index)",
-        "held.append(standing.log.last_index)",
+        "held.append(log.durable_index)",
+        "held.append(log.last_index)",
         0,
     ),
     _mutant(
@@ -68,14 +68,14 @@ RAFT = [
         "                        standing.commit, min(message.index, standing.log.last_index)\n"
         "                    )\n"
         "                    self.receiving.on_install_snapshot(message)\n",
-        37,
+        77,
     ),
     _mutant(
         "conflicting-suffix-kept",
         "core",
         "if log.term(index) != term:",
         "if log.last_index < index:",
-        149,
+        77,
     ),
     _mutant(
         "snapshot-not-held-against-the-journal",

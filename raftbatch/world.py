@@ -96,6 +96,14 @@ class File(Protocol):
         """
         ...
 
+    def uncache(self, offset: int, length: int) -> None:
+        """Say that these bytes, which are on stable storage, will hardly be read: advice only.
+
+        The system may then use the memory that they take for what is written next.
+        Changes nothing, and never fails.
+        """
+        ...
+
     def size(self) -> int:
         """Return the file's length in bytes."""
         ...

@@ -311,6 +311,9 @@ class RaftRun:
 
     def _observe(self, what: str, one: NodeId, other: NodeId, message: object) -> None:
         if what == "send":
+            life = self._checker.lives.get(one)
+            if life is not None:  # it may speak in the event in which what it says became durable
+                life.shadow.catch_up(life.log._driver.journal)
             self._checker.wire.sends(one, other, message)
         if self._trace is not None:
             self._trace.observe(what, one, other, message)

@@ -58,8 +58,8 @@ class ScriptedNode(Node):
         if self.error is not None:
             self.refused += 1
             raise self.error
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.proposals.append(Proposal(len(self.proposals) + 1, 1, future))
+        loop = asyncio.get_running_loop()
+        self.proposals.append(Proposal(len(self.proposals) + 1, 1, loop))
         self.grown.set()
         return self.proposals[-1]
 
@@ -180,7 +180,7 @@ def test_stream_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
         while not sending.done():  # each that is answered makes room for one
             node.resolve()
             await asyncio.wait({sending, asyncio.ensure_future(call.read())}, timeout=0.2)
-            assert sum(not each._future.done() for each in node.proposals) <= 10
+            assert sum(not each.is_resolved for each in node.proposals) <= 10
         await sending
         call.cancel()
 
