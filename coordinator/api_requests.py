@@ -21,10 +21,10 @@ from functools import partial
 
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
 from coordinator.api_base import ApiBase, Name
-from coordinator.core.admission import why_never
+from coordinator.core.admission import answer_known
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.values import Outcome, Request
-from coordinator.proposer import Admission, Landed
+from coordinator.proposer import Admission, Landed, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash
 from coordinator.waits import Wait
 from raftbatch import records as r
@@ -33,7 +33,6 @@ from raftbatch.errors import (
     Invariant,
     NoLeader,
     RaftbatchError,
-    UnknownModel,
 )
 from raftbatch.kinds import Key
 
@@ -72,7 +71,7 @@ class RequestsApi(ApiBase):
                 await self._leader.ready()
             except RaftbatchError as error:
                 for place, _submission, _hashed in fresh:
-                    call.answer(place, error)
+                    call.answer(place, copy_of(error))
                 fresh = []
         admit = self._leader.admit
         for place, submission, hashed in fresh:
@@ -91,39 +90,23 @@ class RequestsApi(ApiBase):
             call.answer(place, error)
             return None
         hashed = content_hash(submission)
-        known = self._replica.state.request(submission.tenant, submission.request_id)
+        state = self._replica.state
+        known = state.dedupe.get(f"{submission.tenant}\0{submission.request_id}")
         if known is None:
             return hashed
-        # A remembered cancel has no hash: nothing is known of what it was about.
-        answer: Answer
-        if known.content_hash not in (hashed, b""):
-            answer = error_of(Verdict.REQUEST_ID_CONFLICT)
-        elif isinstance(known, Outcome) and not known.is_kept:
-            answer = error_of(Verdict.OUTCOME_FORGOTTEN)
-        else:
-            answer = Ticket(submission.request_id, known.ticket)
-        call.answer(place, answer)
+        verdict, ticket = answer_known(state, known, hashed)
+        is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)
+        call.answer(place, Ticket(submission.request_id, ticket) if is_same else error_of(verdict))
         return None
 
     def _admission(self, submission: Submission, hashed: bytes) -> Admission:
-        """Return what the leader is asked; it leads, and is ready.
-
-        Raises:
-            UnknownModel, InvalidRequest, PayloadTooLarge: definite, by the model's settings.
-        """
-        state = self._replica.state
+        """Return what the leader is asked, which judges it by the model's settings."""
         version = submission.version or self._newest_version(submission.model)
         key: Key = (submission.model, version, submission.signature)
-        model = state.models.get(key[:2])
-        if model is None or key[:2] in state.deleting:
-            raise UnknownModel(f"there is no model {submission.model!r} version {version!r}")
         priority = submission.priority
         if priority is None:
-            priority = model.default_priority_level
-        size = len(submission.payload) + len(submission.parameters)
-        never = why_never(state, model, submission.rows, priority, size)
-        if never is not None:
-            raise error_of(*never)
+            model = self._replica.state.models.get(key[:2])
+            priority = 0 if model is None else model.default_priority_level
         return Admission(
             key,
             submission.tenant,

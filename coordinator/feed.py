@@ -43,6 +43,7 @@ from raftbatch.errors import (
 )
 
 _RETRY_AFTER_MS = 1000
+_OF_EXECUTORS = (Placed, Revoked, Shed, Finished, ExecutorChanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Feed:
             return
         batches = self._replica.state.batches
         for effect in applied.effects:
-            if isinstance(effect, Placed | Revoked | Shed | Finished | ExecutorChanged):
+            if isinstance(effect, _OF_EXECUTORS):
                 tail = self._tails.get(effect.executor)
                 if tail is not None:
                     tail.mark(effect)
