@@ -140,9 +140,14 @@ class GatewayService:
         session = Session(self._node, api, limits)
         try:
             await session.serve(context)
+            return
+        except (RaftbatchError, Fatal) as error:
+            failure = error
         finally:
             self._sessions -= 1
             session.end()
+        # Whoever reads nothing does not read this either, and would hold the session open.
+        await abort(context, failure, self._node.client_address)
 
     async def Nodes(  # noqa: N802
         self, _request: pb.NodesRequest, _context: Context

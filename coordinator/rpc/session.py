@@ -31,7 +31,6 @@ from coordinator.config import SessionLimits
 from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
 from coordinator.rpc import values
-from coordinator.rpc.errors import abort
 from coordinator.rpc.outbox import Outbox
 from coordinator.submission import Submission
 from coordinator.waits import Wait
@@ -101,7 +100,13 @@ class Session:
         node.on_stopping.append(self._changed.set)
 
     async def serve(self, context: Context) -> None:
-        """Read and write until the client has ended and has all its answers, or the node stops."""
+        """Read and write until the client has ended and has all its answers.
+
+        Raises:
+            Draining: the node stops, and nothing is owed.
+            InvalidRequest: the client has asked for what cannot be.
+            Overloaded: it does not read its answers.
+        """
         await context.write(pb.SessionReply(opened=self._opened()))
         reading = asyncio.ensure_future(self._read(context))
         reading.add_done_callback(self._over)
@@ -123,10 +128,7 @@ class Session:
                         return
         finally:
             reading.cancel()
-        self.end()
-        if not isinstance(self._failure, RaftbatchError | Fatal):
-            raise self._failure  # gRPC logs it
-        await abort(context, self._failure, self._node.client_address)
+        raise self._failure
 
     def end(self) -> None:
         """Wait for nothing any more, and keep nothing; what was proposed goes its way."""
