@@ -2,8 +2,8 @@
 
     piece, piece, ..., last piece      `more` is set in all but the last
 
-A batch may be larger than any message, so a piece ends between two requests, once it
-holds some megabytes. One request always fits into a piece.
+A batch may be larger than any message, so a piece ends before a request with which it
+would hold more than some megabytes. A request that is larger has a piece of its own.
 
 What lives here: that cut, and feed messages into protobuf. What must never live here:
 what is told. Called by: `dispatch`. Total. Deterministic.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it is named in annotations alone
     _Starts = RepeatedCompositeFieldContainer[pb.Assignment]
 
 PIECE_BYTES = 8 << 20
-"""A piece is closed when it holds so much: what is larger than this is one request's."""
+"""What a piece holds at most, unless it is one request's."""
 
 _REASONS = {
     LapseReason.EXECUTOR_LOST: pb.LAPSE_REASON_EXECUTOR_LOST,
@@ -40,10 +40,10 @@ def pieces(message: Current | Changes, piece_bytes: int = PIECE_BYTES) -> Iterat
 
     Args:
         message: of the feed.
-        piece_bytes: of payloads and parameters, after which a piece is closed.
+        piece_bytes: of payloads and parameters; most that a piece holds of several.
     """
     piece = _first(message)
-    starts, left = _starts(piece), piece_bytes
+    starts, held = _starts(piece), 0
     for assignment in message.start:
         sizes = [
             len(payload) + len(parameters)
@@ -51,13 +51,13 @@ def pieces(message: Current | Changes, piece_bytes: int = PIECE_BYTES) -> Iterat
         ]
         begin = 0
         for place, size in enumerate(sizes):
-            if left <= 0:
+            if held and held + size > piece_bytes:
                 _add(starts, assignment, begin, place)
                 piece.more = True
                 yield piece
                 piece = _next(message)
-                starts, left, begin = _starts(piece), piece_bytes, place
-            left -= size
+                starts, held, begin = _starts(piece), 0, place
+            held += size
         _add(starts, assignment, begin, len(sizes))
     yield piece
 

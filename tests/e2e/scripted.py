@@ -76,11 +76,13 @@ class ScriptedApi:
         known: outcomes by id.
         is_open: submits and finds wait while this is not set.
         error: raised by all calls but those that watch; None: none is.
+        outcome_error: raised by waits for outcomes alone.
         watching: who waits, by id.
         unwatched: how many waited no more.
         grown: set whenever something was asked for.
         heard: what executors asked, in order.
         tails: opened.
+        asked: names in cancels and acknowledgements.
     """
 
     def __init__(self) -> None:
@@ -90,6 +92,7 @@ class ScriptedApi:
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.error: Exception | None = None
+        self.outcome_error: RaftbatchError | None = None
         self.watching: dict[str, list[Callable[[Outcome | RaftbatchError], None]]] = {}
         self.unwatched = 0
         self.grown = asyncio.Event()
@@ -117,6 +120,8 @@ class ScriptedApi:
         self._grow()
         await self.is_open.wait()
         self._check()
+        if self.outcome_error is not None:
+            raise self.outcome_error
         return self.known.get(request_id) or Waiting(Ticket(request_id, 2))
 
     def watch(
