@@ -24,8 +24,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 
+from raftbatch.codec import check_record
 from raftbatch.config import Table
-from raftbatch.errors import InvalidRequest
+from raftbatch.errors import InvalidRequest, RaftbatchError
 from raftbatch.fields import NAME_LENGTH_MAX
 from raftbatch.records import PutModel, PutPolicy, Record
 from raftbatch.settings import Model, Policy, TenantLimits
@@ -49,7 +50,19 @@ def founding_records(policy: Table, models: Table) -> tuple[Record, ...]:
     Raises:
         InvalidRequest: something in the tables is wrong; the message names file and key.
     """
-    return (PutPolicy(_policy(policy)), *(PutModel(each) for each in _models(models)))
+    limits, versions = _policy(policy), tuple(_models(models))
+    if len(versions) > limits.models_max:
+        raise models.wrong(
+            "", f"there are {len(versions)}: policy.models_max is {limits.models_max}"
+        )
+    records = (PutPolicy(limits), *(PutModel(each) for each in versions))
+    for record in records:
+        try:
+            check_record(record)
+        except RaftbatchError as error:
+            table = models if isinstance(record, PutModel) else policy
+            raise table.wrong("", error.message) from None
+    return records
 
 
 def _policy(table: Table) -> Policy:
