@@ -55,7 +55,7 @@ def founding_records(policy: Table, models: Table) -> tuple[Record, ...]:
         raise models.wrong(
             "", f"there are {len(versions)}: policy.models_max is {limits.models_max}"
         )
-    records = (PutPolicy(limits), *(PutModel(each) for each in versions))
+    records: tuple[Record, ...] = (PutPolicy(limits), *(PutModel(each) for each in versions))
     for record in records:
         try:
             check_record(record)
