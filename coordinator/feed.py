@@ -12,6 +12,10 @@ and after a snapshot was installed the next message is right by itself.
 An executor that applies messages in order holds, after each, exactly what the
 state at the message's index says that it is to hold, with the same rows.
 
+It forgets an assignment only when its feed says so. `stale_fence`, the answer to a
+report, comes from a node that may be ahead of the one that it tails: it reports no
+more, and holds on; else a tail of a node behind would give it the same to run again.
+
 What lives here: which tails are open, and what wakes them. What must never live
 here: what a tail says (`tail`), or how a message travels. Called by: `api`, on the
 loop; the replica, as a listener.
