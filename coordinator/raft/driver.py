@@ -116,8 +116,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns = 0
-        self._is_pump_due = self._has_news = False  # news of a commit, for the next pump to tell
+        self._timer_ns, self._is_pump_due, self._has_news = 0, False, False
         self.data = DataDirectory.open(
             world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
         )
