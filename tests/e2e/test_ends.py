@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,15 +36,20 @@ def one(tmp_path: Path) -> Iterator[ServedCluster]:
         yield cluster
 
 
-def test_stop_ends_where_the_disk_hangs(one: ServedCluster, tmp_path: Path) -> None:
-    trigger = tmp_path / "hang"
-    command = [sys.executable, "-c", _HANGING, str(trigger)]
-    command += ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
-    with Process(command) as process:
-        process.wait_for("node.started")
-        one.processes["n1"] = process
+@contextmanager
+def _serving(one: ServedCluster, program: str, trigger: Path) -> Iterator[Process]:
+    """Run a node by another program; its disk fails from now on. Yield it once it leads."""
+    command = [sys.executable, "-c", program, str(trigger)]
+    with Process([*command, "serve", "--node", "n1", "--config", one.file, "--bootstrap"]) as node:
+        node.wait_for("node.started")
+        one.processes["n1"] = node
         one.leader()
         trigger.touch()
+        yield node
+
+
+def test_stop_ends_where_the_disk_hangs(one: ServedCluster, tmp_path: Path) -> None:
+    with _serving(one, _HANGING, tmp_path / "hang") as process:
         with one.appending("n1", [b"x"]):
             process.wait_for("disk.hung")
             process.send(signal.SIGTERM)
@@ -54,14 +60,7 @@ def test_stop_ends_where_the_disk_hangs(one: ServedCluster, tmp_path: Path) -> N
 def test_second_signal_ends_at_once(one: ServedCluster, tmp_path: Path) -> None:
     one.settings = _QUICK.replace("1500", "600000")
     one.write(one.file, ["n1"])
-    trigger = tmp_path / "hang"
-    command = [sys.executable, "-c", _HANGING, str(trigger)]
-    command += ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
-    with Process(command) as process:
-        process.wait_for("node.started")
-        one.processes["n1"] = process
-        one.leader()
-        trigger.touch()
+    with _serving(one, _HANGING, tmp_path / "hang") as process:
         with one.appending("n1", [b"x"]):
             process.wait_for("disk.hung")
             process.send(signal.SIGTERM)
@@ -99,15 +98,8 @@ def test_interrupt_stops_as_well(one: ServedCluster, loop: str) -> None:
 
 
 def test_failure_of_the_disk_ends_the_node_and_says_so(one: ServedCluster, tmp_path: Path) -> None:
-    trigger = tmp_path / "fail"
     code = _HANGING.replace("threading.Event().wait()", "raise OSError(5, 'Input/output error')")
-    command = [sys.executable, "-c", code, str(trigger)]
-    command += ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
-    with Process(command) as process:
-        process.wait_for("node.started")
-        one.processes["n1"] = process
-        one.leader()
-        trigger.touch()
+    with _serving(one, code, tmp_path / "fail") as process:
         [result] = one.append("n1", [b"x"])
         assert not result.error.definite
         assert process.ended() == 1
