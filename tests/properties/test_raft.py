@@ -39,6 +39,7 @@ def test_raft_seed(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # beside others, on a machine that has other things to do as well
 @pytest.mark.parametrize("first", range(QUICK.stop, 300, CHUNK))
 def test_raft_seeds(first: int) -> None:
     """Three hundred drawn runs in all; a failure names its seed."""
