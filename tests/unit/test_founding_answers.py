@@ -19,7 +19,7 @@ def test_node_that_must_join_goes_on_answering_for_a_moment() -> None:
         scene.world.kill(N3, power=False)
         scene.world.wipe(N3)
         scene.start(N3)
-        lost = []
+        lost: list[Request] = []
         deliver = scene.world._deliver
 
         def once(asker: NodeId, asked: NodeId, request: Request, answer: Future[Reply]) -> None:
