@@ -88,6 +88,7 @@ class Driver:
         applying: feeds the replica.
         proposals: who waits for an outcome.
         barriers: who waits for what to be applied.
+        syncing: who waits for what to be durable here, by its LSN.
         held: messages that wait for the disk.
         transport: hands in what peers say.
     """
@@ -109,6 +110,7 @@ class Driver:
         self.held: deque[Outgoing] = deque(maxlen=10_000)
         self.proposals = Proposals()
         self.barriers: list[tuple[int, asyncio.Future[int]]] = []
+        self.syncing: list[tuple[int, asyncio.Future[None]]] = []
         self._world = world
         self._loop = asyncio.get_running_loop()
         self._on_failed = on_failed
@@ -298,6 +300,7 @@ class Driver:
 
     def _has_become_durable(self, _lsn: int) -> None:
         self._fitness.moved(self.now_ns())
+        self._answer_syncing(self.journal.durable)
         self.event(lambda: self.core.durable(self.now_ns()))
 
     def _answer_barriers(self) -> None:
@@ -307,6 +310,15 @@ class Driver:
         for _, found in ready:
             if not found.done():
                 found.set_result(applied)
+
+    def _answer_syncing(self, durable: int | None) -> None:
+        """Answer who waits for no more than is durable; all, where nothing more will be."""
+        waiting, self.syncing = self.syncing, []
+        for lsn, ended in waiting:
+            if durable is not None and lsn > durable:
+                self.syncing.append((lsn, ended))
+            elif not ended.done():
+                ended.set_result(None)
 
     def _end(self, reason: OutcomeUnknown) -> None:
         """Answer all who wait, and act no more."""
@@ -318,6 +330,7 @@ class Driver:
         for _, found in self.barriers:
             if not found.done():
                 found.set_exception(reason)
+        self._answer_syncing(None)
         self.core.reads.fail()
         self.core.transfer.end(succeeded=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, run
 
 # Runs `raftbatch serve` with a disk that stands still for ever once a file is there.
 _HANGING = """
@@ -26,6 +27,11 @@ os.fdatasync = hanging
 from raftbatch.cli.main import main
 main()
 """
+# The same with a disk that stands still for as long as a file is there.
+_SLOW = _HANGING.replace(
+    "threading.Event().wait()",
+    "while os.path.exists(trigger): threading.Event().wait(0.01)",
+)
 _QUICK = "[server]\nstop_ms_max = 1500\ntransfer_ms_max = 300\ndrain_ms_max = 300\n"
 
 
@@ -83,6 +89,34 @@ def test_stop_ends_where_opening_the_log_hangs(one: ServedCluster, tmp_path: Pat
         process.send(signal.SIGTERM)
         assert process.ended() == 1
         assert "Error: ended at once: stopping took more than 1500 ms" in process.said
+
+
+def test_stop_waits_for_the_disk_to_take_what_was_applied(tmp_path: Path) -> None:
+    """A follower has applied what the others have made durable; its own disk is behind."""
+    trigger = tmp_path / "slow"
+    with ServedCluster(tmp_path / "three") as cluster:
+        cluster.start_all("--bootstrap")
+        slow = next(node for node in cluster.processes if node != cluster.leader())
+        assert cluster.processes[slow].terminate() == 0
+        command = [sys.executable, "-c", _SLOW, str(trigger), "serve", "--node", slow]
+        with Process([*command, "--config", cluster.file]) as process:
+            process.wait_for("node.started")
+            cluster.processes[slow] = process
+            cluster.agree()
+            leader = cluster.leader()
+            trigger.touch()
+            for number in range(5):
+                cluster.acknowledged(leader, [b"%d" % number])
+            cluster.agree()
+            status = cluster.status(slow)
+            assert status is not None
+            process.send(signal.SIGTERM)
+            process.wait_for("stop.begun")
+            trigger.unlink()
+            assert process.ended() == 0
+        done = run("log", "dump", str(cluster.data(slow)), "--json")
+        journal = json.loads(done.stdout.splitlines()[0])
+        assert journal["last_index"] >= status.applied
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])

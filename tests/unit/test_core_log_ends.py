@@ -62,6 +62,23 @@ def test_transfer_is_answered_when_the_log_ends(bench: Bench) -> None:
     assert answered_at_the_end(bench, lambda: ended) is False
 
 
+def test_log_is_synced_once_all_that_was_appended_is_durable(bench: Bench) -> None:
+    journal = bench.log._driver.journal
+    bench.propose(b"x")
+    appended = journal.lsn
+    assert journal.durable < appended
+    assert bench.outcome(bench.log.synced) is None
+    assert journal.durable >= appended
+    assert bench.outcome(bench.log.synced) is None
+
+
+def test_who_waits_for_the_disk_is_answered_when_the_log_ends(bench: Bench) -> None:
+    ended: asyncio.Future[None] = bench.loop.create_future()
+    bench.log._driver.syncing.append((bench.log._driver.journal.lsn + 1, ended))
+    assert answered_at_the_end(bench, lambda: ended) is None
+    assert bench.outcome(bench.log.synced) is None
+
+
 def test_messages_that_wait_for_the_disk_are_bounded_and_the_oldest_go(bench: Bench) -> None:
     driver = bench.log._driver
     durable = driver.journal.durable
