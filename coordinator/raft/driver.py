@@ -89,7 +89,8 @@ class Driver:
         proposals: who waits for an outcome.
         barriers: who waits for what to be applied.
         syncing: who waits for what to be durable here, by its LSN.
-        held: messages that wait for the disk.
+        held: messages that wait for the disk. Bounded, since that may stand still for long:
+            the oldest go first, and all may be lost.
         transport: hands in what peers say.
     """
 
@@ -106,7 +107,6 @@ class Driver:
         config.window.check_fits(limits.journal)
         self.failure: Fatal | None = None
         self.config = config
-        # Bounded: a disk may stand still for long. The oldest go first; all may be lost.
         self.held: deque[Outgoing] = deque(maxlen=10_000)
         self.proposals = Proposals()
         self.barriers: list[tuple[int, asyncio.Future[int]]] = []

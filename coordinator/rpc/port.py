@@ -66,8 +66,8 @@ class ClientPort:
                 self._server.add_secure_port(listen, self._credentials)
         except RuntimeError:
             raise CannotStart(
-                f"cannot listen for clients at {listen}: the port is in use, or the address is "
-                "not this machine's"
+                f"cannot listen for clients at {listen}: the port is in use, perhaps by this node, "
+                "which runs already, or the address is not this machine's"
             ) from None
         await self._server.start()
 

@@ -101,7 +101,7 @@ def test_node_that_lost_its_disk_takes_no_part_until_it_joins(cluster: ServedClu
     process = cluster.start(wiped, "--bootstrap")
     assert process.ended() == 1
     assert f"runs already: {'n2' if wiped == 'n1' else 'n1'}" in process.said
-    assert f"raftbatch serve --node {wiped} --join" in process.said
+    assert f"raftbatch serve --node {wiped} --config FILE --join" in process.said
 
     cluster.acknowledged(leader, [b"meanwhile"])
     cluster.start(wiped, "--join")
