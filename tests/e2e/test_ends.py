@@ -131,6 +131,29 @@ def test_interrupt_stops_as_well(one: ServedCluster, loop: str) -> None:
         assert process.logged("node.stopped")
 
 
+def test_hangup_stops_as_well(one: ServedCluster) -> None:
+    process = one.start("n1", "--bootstrap")
+    one.ready("n1")
+    process.send(signal.SIGHUP)
+    assert process.ended() == 0
+    assert [each["signal"] for each in process.logged("stop.begun")] == ["SIGHUP"]
+    assert process.logged("node.stopped")
+
+
+def test_hangup_that_was_ignored_stays_ignored(one: ServedCluster) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    code = f"{ignoring}from raftbatch.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--node", "n1", "--config", one.file]
+    with Process([*command, "--bootstrap"]) as process:
+        process.wait_for("node.started")
+        process.send(signal.SIGHUP)
+        one.processes["n1"] = process
+        one.leader()
+        process.send(signal.SIGTERM)
+        assert process.ended() == 0
+        assert [each["signal"] for each in process.logged("stop.begun")] == ["SIGTERM"]
+
+
 def test_failure_of_the_disk_ends_the_node_and_says_so(one: ServedCluster, tmp_path: Path) -> None:
     code = _HANGING.replace("threading.Event().wait()", "raise OSError(5, 'Input/output error')")
     with _serving(one, code, tmp_path / "fail") as process:
