@@ -73,7 +73,17 @@ def mutant(
     import pytest  # only where a test is the killer: it is not installed with the product
 
     code = pytest.main(
-        [str(found.killer), "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider"]
+        [
+            str(found.killer),
+            "-q",
+            "-x",
+            "-p",
+            "no:randomly",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:hypothesispytest",
+        ]
     )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise typer.Exit(2)

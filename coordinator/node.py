@@ -223,9 +223,34 @@ class Node:
         """Let a learner vote."""
         await self._taking().promote(node)
 
-    async def remove(self, node: NodeId) -> None:
-        """Remove a member."""
-        await self._taking().remove(node)
+    async def remove(self, node: NodeId, *, is_forced: bool = False) -> None:
+        """Remove a member.
+
+        Raises:
+            InvalidRequest: definite; too few of the voters that stay are connected, and it is
+                not forced.
+        """
+        log = self._taking()
+        if not is_forced and log.role is Role.LEADER and node in log.membership.voters:
+            self._check_quorum_without(node, log)
+        await log.remove(node)
+
+    def _check_quorum_without(self, node: NodeId, log: ReplicatedLog) -> None:
+        """Refuse what would leave a cluster that can commit nothing, not even its mending."""
+        voters = [each for each in log.membership.voters if each != node]
+        followers, own = log.followers, self.config.node_id
+        silent = [
+            each
+            for each in voters
+            if each != own and not (each in followers and followers[each].is_connected)
+        ]
+        needed = len(voters) // 2 + 1
+        if voters and len(voters) - len(silent) < needed:
+            raise InvalidRequest(
+                f"without {node} the voters are {', '.join(voters)}, of which {needed} are needed, "
+                f"and {', '.join(silent)} cannot be reached: nothing could be committed any more. "
+                "Start those first, or remove one of them; --force removes it all the same"
+            )
 
     async def move(self, node: NodeId, address: str) -> None:
         """Note another address of a member."""

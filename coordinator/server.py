@@ -7,7 +7,7 @@
     5. until a signal, or a failure: serving
     6. where this node leads, handing over: proposals are refused meanwhile, and
        another node leads before this one is gone, without an election timeout
-    7. all of it closed, the log last
+    7. all of it closed, the log last, once the disk has what is in it
 
 Whatever hangs, the process ends: from the first signal, or failure, on, a watchdog
 that needs neither the loop nor the disk ends it after `stop_ms_max`.
@@ -244,20 +244,31 @@ class Server:
     async def _close(self) -> None:
         """Close all that was opened. What is under way has a bounded time for its answers."""
         self._node.stop_taking()
+        drain_s = self._config.server.drain_ms_max / 1000
+        drained = asyncio.get_running_loop().time() + drain_s
         scheduler = self._node.scheduler
         if scheduler is not None:
             scheduler.end()
-        await self._port.close(self._config.server.drain_ms_max / 1000)
+        await self._port.close(drain_s)
         if scheduler is not None:
             scheduler.close()
         if self._transport is not None:
             await self._transport.close()
         if self._node.log is not None:
+            await self._sync(self._node.log, drained)
             self._node.log.close()
         await self._door.close()
         if self._stopped is not None and self._stopped.done() and not self._stopped.cancelled():
             self._stopped.exception()  # it was raised already, or comes too late to matter
         _LOG.info("node.stopped", extra=fields(node=self._config.node_id))
+
+    async def _sync(self, log: ReplicatedLog, until: float) -> None:
+        """Let the disk take what has been written: what it lacks would have to be sent again."""
+        try:
+            async with asyncio.timeout_at(until):
+                await log.synced()
+        except TimeoutError:
+            _LOG.warning("stop.unsynced", extra=fields(node=self._config.node_id))
 
     def _watch(self) -> None:
         """Let nothing keep the process alive from now on."""

@@ -89,7 +89,9 @@ class Driver:
         applying: feeds the replica.
         proposals: who waits for an outcome.
         barriers: who waits for what to be applied.
-        held: messages that wait for the disk.
+        syncing: who waits for what to be durable here, by its LSN.
+        held: messages that wait for the disk. Bounded, since that may stand still for long:
+            the oldest go first, and all may be lost.
         transport: hands in what peers say.
         watchers: told when role, term, leader or `is_caught_up` has changed, and at the end.
     """
@@ -107,11 +109,11 @@ class Driver:
         config.window.check_fits(limits.journal)
         self.failure: Fatal | None = None
         self.config = config
-        # Bounded: a disk may stand still for long. The oldest go first; all may be lost.
         self.held: deque[Outgoing] = deque(maxlen=10_000)
         self.proposals = Proposals()
         self.barriers: list[tuple[int, asyncio.Future[int]]] = []
         self.watchers = Watchers()
+        self.syncing: list[tuple[int, asyncio.Future[None]]] = []
         self._world = world
         self._loop = asyncio.get_running_loop()
         self._on_failed = on_failed
@@ -317,6 +319,7 @@ class Driver:
         """Do at once what follows, unless that is due: few events come together with this one."""
         now_ns = self.now_ns()
         self._fitness.moved(now_ns)
+        self._answer_syncing(self.journal.durable)
         if self._has_handled(lambda: self.core.durable(now_ns)) and not self._is_pump_due:
             self._pump()
 
@@ -330,6 +333,15 @@ class Driver:
             if not found.done():
                 found.set_result(applied)
 
+    def _answer_syncing(self, durable: int | None) -> None:
+        """Answer who waits for no more than is durable; all, where nothing more will be."""
+        waiting, self.syncing = self.syncing, []
+        for lsn, ended in waiting:
+            if durable is not None and lsn > durable:
+                self.syncing.append((lsn, ended))
+            elif not ended.done():
+                ended.set_result(None)
+
     def _end(self, reason: OutcomeUnknown) -> None:
         """Answer all who wait, and act no more."""
         self.failure = Invariant("the log was closed")
@@ -340,6 +352,7 @@ class Driver:
         for _, found in self.barriers:
             if not found.done():
                 found.set_exception(reason)
+        self._answer_syncing(None)
         self.core.reads.fail()
         self.core.transfer.end(succeeded=False)
         self.watchers.tell()

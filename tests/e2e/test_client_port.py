@@ -235,6 +235,23 @@ def test_streams_are_bounded(tmp_path: Path) -> None:
     run(tmp_path, test, streams_max=1)
 
 
+def test_message_that_cannot_be_read_breaks_its_stream_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        append: Any = channel.stream_stream("/raftbatch.v1.Log/Append", request_serializer=bytes)
+        call = append()
+        await call.write(b"\xff" * 100)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "a message that cannot be read" in str(caught.value.details())
+        assert caplog.records == []
+        assert (await AdminStub(channel).Status(admin_pb2.StatusRequest())).node_id == "n1"
+
+    run(tmp_path, test)
+
+
 def test_message_over_the_limit_breaks_its_stream_alone(tmp_path: Path) -> None:
     async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
         call = LogStub(channel).Append()

@@ -110,6 +110,8 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
         ("", "[storage]\ndata_dir = 5", "storage.data_dir is 5, which is no text"),
         ("", "[server]\nstop_ms_max = 100", "server: stop_ms_max = 100 is not more than"),
         ("", "[server]\nmessage_bytes_max = 9", "server: message_bytes_max = 9 does not hold"),
+        ("", "[transport]\nmessage_bytes_max = 9", "transport: message_bytes_max = 9 does not ho"),
+        ("", "[transport]\nbulk_bytes_max = 9_000_000", "is less than a full window and the larg"),
         ("", "[tls]\nca = 'a'\ncert = 'b'", "tls.key is missing"),
         ("", "[tls]\nca = 'a'\ncert = 'b'\nkey = 'c'\ninsecure = true", "choose one of them"),
         ("", "[tls]\ninsecure = 1", "tls.insecure is 1, which is neither true nor false"),
