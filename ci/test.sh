@@ -17,9 +17,11 @@ said=$(mktemp)
 set -m # a process group of its own, to be ended whole where this script is interrupted
 nice -n 19 "$0" "$python" beside >"$said" 2>&1 </dev/null &
 beside=$!
+set +m
 trap 'kill -- "-$beside" 2>/dev/null || true; rm -f "$said"' EXIT
 
-"$python" -m pytest -m serial || status=1
+"$python" -m pytest -m serial || status=$?
+[ $status != 2 ] || exit 2 # interrupted
 echo "== beside them:"
 # Not every tail knows --pid: then all is shown at the end.
 shown=true
