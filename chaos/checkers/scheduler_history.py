@@ -1,14 +1,20 @@
 """What clients saw of the scheduler, held against what was committed.
 
-What lives here: the history, and its judgement. What must never live here: the
-clients. Called by: `chaos.suites.scheduler`, `chaos.checkers.scheduler`.
+A ticket names an entry that admitted the request, for good. An outcome is the one
+that the log gave, whichever replica tells it, and whenever. A call that failed
+definitely has changed nothing; of one that was lost nothing is known. What lives
+here: the history, and its judgement. What must never live here: the clients.
+Called by: `chaos.suites.scheduler`, `chaos.checkers.scheduler`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
+from chaos.checkers.scheduler_model import Model
+from chaos.checkers.scheduler_stories import Complain, Story
 from raftbatch.errors import RaftbatchError
 from raftbatch.kinds import OutcomeKind
 
@@ -31,7 +37,7 @@ class Answer:
     result: bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Operation:
     """One call of a client, with all its tries at all nodes, from its invocation on.
 
@@ -41,6 +47,7 @@ class Operation:
         content: the payload that was to be submitted; empty otherwise.
         traceparent: to be submitted with it, so that it is known whose Admit came through.
         outcome: `ok`, `fail` (definitely not), or `info` (perhaps).
+        known: what was known of the id when it was called.
     """
 
     kind: Kind
@@ -49,10 +56,32 @@ class Operation:
     content: bytes
     traceparent: str
     outcome: str = "info"
+    known: Story | None = None
+
+    @property
+    def name(self) -> str:
+        """Tenant, NUL, request id."""
+        return f"{self.tenant}\0{self.request_id}"
 
 
 class ClientHistory:
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    Args:
+        complain: takes a broken promise.
+        counts: what was seen.
+        model: what was committed.
+
+    Attributes:
+        operations: all calls.
+    """
+
+    def __init__(self, complain: Complain, counts: Counter[str], model: Model) -> None:
+        self.operations: list[Operation] = []
+        self._complain = complain
+        self._counts = counts
+        self._model = model
+        self._told: dict[tuple[str, int], Answer] = {}
 
     def invoke(self, kind: Kind, tenant: str, request_id: str, content: bytes = b"") -> Operation:
         """Note that a client calls.
@@ -60,18 +89,65 @@ class ClientHistory:
         A submit is to carry the operation's `traceparent`. A call that tries again, at
         this node or another, is the same operation.
         """
-        raise NotImplementedError
+        number = len(self.operations) + 1
+        traceparent = f"00-{number:032x}-{number:016x}-00"
+        operation = Operation(kind, tenant, request_id, content, traceparent)
+        operation.known = self._model.names.get(operation.name)
+        self.operations.append(operation)
+        self._counts[f"{kind}_calls"] += 1
+        return operation
 
     def ok(self, operation: Operation, value: int | Answer | bool) -> None:
         """Note an answer: it must be true of what is committed by now.
 
         Args:
             operation: what was called.
-            value: of a submit: the ticket's index, or, where the id was known and had ended,
-                the `Answer`; of an outcome: the `Answer`; of a cancel: whether it is
+            value: of a submit: the ticket's index (0: it was cancelled before it came), or,
+                where the id was known and had ended, the `Answer`; of an outcome: the `Answer`; of a cancel: whether it is
                 cancelled (also an id that was unknown, and is remembered), or False: it had
                 an outcome already; of an acknowledge: True.
         """
+        operation.outcome = "ok"
+        self._counts[f"{operation.kind}_ok"] += 1
+        if isinstance(value, Answer):
+            self._told_outcome(operation, value)
+        elif operation.kind == "submit":
+            self._ticketed(operation, value)
+        else:
+            self._ended(operation, is_cancelled=operation.kind == "cancel" and bool(value))
+
+    def _ticketed(self, operation: Operation, ticket: int) -> None:
+        story = self._model.tickets.get((operation.name, ticket))
+        if story is None:
+            self._complain(f"{operation} got the ticket {ticket}, which admitted nothing of it")
+        elif story.number and story.payload != operation.content:
+            self._complain(f"{operation} got the ticket {ticket} of other content")
+
+    def _told_outcome(self, operation: Operation, answer: Answer) -> None:
+        """Judge an outcome that was told: it is the log's, and what others were told."""
+        story = self._model.tickets.get((operation.name, answer.ticket))
+        ended = story.ended if story is not None else None
+        if story is None or ended is None:
+            self._complain(f"{operation} was told {answer}, which nothing gave")
+            return
+        given = Answer(answer.ticket, ended.kind, ended.code, ended.message, ended.result)
+        if not ended.is_kept:  # it was acknowledged with the very entry that gave it
+            given = Answer(answer.ticket, ended.kind, ended.code, answer.message, answer.result)
+        if answer != given:
+            self._complain(f"{operation} was told {answer}, and it is {given}")
+        first = self._told.setdefault((operation.name, answer.ticket), answer)
+        if answer != first:
+            self._complain(f"{operation} was told {answer}, another {first}")
+        if operation.kind == "submit" and story.number and story.payload != operation.content:
+            self._complain(f"{operation} was told {answer}, of other content")
+
+    def _ended(self, operation: Operation, *, is_cancelled: bool) -> None:
+        """Judge that a cancel or an acknowledgement was answered: there is an outcome."""
+        known = self._model.names.get(operation.name)
+        if known is None or known.ended is None:
+            self._complain(f"{operation} was answered, and there is no outcome: {known}")
+        elif is_cancelled and known.ended.kind is not OutcomeKind.CANCELLED:
+            self._complain(f"{operation} cancelled it, and it has {known.ended}")
 
     def fail(self, operation: Operation, error: RaftbatchError) -> None:
         """Note a definite failure: neither this nor any earlier try of it has had an effect.
@@ -79,6 +155,55 @@ class ClientHistory:
         If any try was lost or answered `outcome_unknown`, the call is `info` instead, unless
         a later one was answered well.
         """
+        operation.outcome = "fail"
+        self._counts[f"{operation.kind}_failed"] += 1
+        self._counts[f"failed_{error.slug}"] += 1
+        if not error.definite:
+            self._complain(f"{operation} failed, and not definitely: {error!r}")
+        model, known = self._model, operation.known
+        now = model.names.get(operation.name)
+        match error.slug:
+            case "unknown_request":
+                if known is not None and known.must_be_known(model.policy, model.now_ms):
+                    self._complain(f"{operation} is of no known request, and it was {known}")
+            case "outcome_forgotten":
+                if now is None or now.must_be_whole(model.policy, model.now_ms) or not now.ended:
+                    self._complain(f"{operation} is of a forgotten outcome, and it is {now}")
+            case "request_id_conflict":
+                if now is None or not now.number or now.payload == operation.content:
+                    self._complain(f"{operation} is in conflict with {now}")
+            case "deadline_exceeded" if operation.kind == "outcome":
+                ended = now.ended if now is not None else None
+                if ended is None or ended.kind is not OutcomeKind.EXPIRED:
+                    self._complain(f"{operation} is past its deadline, and it has {ended}")
+            case _:
+                pass
 
     def info(self, operation: Operation) -> None:
         """Note that the client gave up: perhaps it took effect."""
+        operation.outcome = "info"
+        self._counts[f"{operation.kind}_unknown"] += 1
+
+    def judge(self) -> None:
+        """Judge all calls, once nothing is under way any more."""
+        submits = {each.traceparent: each for each in self.operations if each.kind == "submit"}
+        cancels: dict[str, list[Operation]] = {}
+        for each in self.operations:
+            if each.kind == "cancel":
+                cancels.setdefault(each.name, []).append(each)
+        for (name, ticket), story in self._model.tickets.items():
+            if ticket:
+                self._is_asked_for(story, submits.get(story.traceparent))
+            if story.ended is None:
+                self._complain(f"{name!r} was admitted with {ticket}, and has no outcome")
+            elif story.ended.kind is OutcomeKind.CANCELLED:
+                asked = cancels.get(name, [])
+                if all(each.outcome == "fail" for each in asked):
+                    self._complain(f"{name!r} is cancelled, by {asked}")
+
+    def _is_asked_for(self, story: Story, operation: Operation | None) -> None:
+        """Judge that somebody asked for a request that was admitted, and was not refused."""
+        if operation is None or (operation.name, operation.content) != (story.name, story.payload):
+            self._complain(f"{story} was admitted, of {operation}")
+        elif operation.outcome == "fail":
+            self._complain(f"{operation} failed definitely, and was admitted as {story.number}")
