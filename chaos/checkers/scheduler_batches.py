@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from chaos.checkers.scheduler_facts import Facts
 from chaos.checkers.scheduler_runs import RunHistory
-from chaos.checkers.scheduler_stories import Complain, Group, Holder, Placement, Story
+from chaos.checkers.scheduler_stories import (
+    Complain,
+    Group,
+    Holder,
+    Placement,
+    Story,
+    backoff_ms,
+)
 from coordinator.core.effects import Change, Reply, Verdict
 from raftbatch import records as r
 from raftbatch.kinds import LapseReason, OutcomeKind, Ran
@@ -180,17 +187,12 @@ class Batches:
         self._fact("placed", holder.executor, holder.incarnation, group.number, index)
         self._counts["attempts_again"] += record.attempt > 1
 
-    def _is_current(self, batch: int, attempt: int, fence: int) -> bool:
-        group = self.groups.get(batch)
-        if group is None or not group.executor:
-            return False
-        return (group.assigned, group.fence) == (attempt, fence)
-
     def _lapse(self, record: r.Lapse, is_done: bool) -> None:
-        if is_done != self._is_current(record.batch, record.attempt, record.fence):
+        group = self.groups.get(record.batch)
+        is_current = group is not None and group.is_at(record.attempt, record.fence)
+        if is_done != is_current:
             self._complain(f"{record} is done: {is_done}")
-        elif is_done:
-            group = self.groups[record.batch]
+        elif group is not None and is_done:
             self._take_back(group, record.reason, record.ran, record.stopped)
 
     def _take_back(self, group: Group, reason: LapseReason, ran: Ran, stopped: bool) -> None:
@@ -205,7 +207,9 @@ class Batches:
             if has_failed:
                 self._fails(holder, group.root)
         waits = has_failed or reason is LapseReason.REFUSED
-        delay_ms = self._backoff_ms(group, has_failed) if waits else 0
+        model = self._model.models[group.key[:2]]
+        times = group.failed if has_failed else group.assigned
+        delay_ms = backoff_ms(model, times) if waits else 0
         group.not_before_ms = self._model.now_ms + delay_ms if delay_ms else 0
         group.executor, group.incarnation, group.fence = "", 0, 0
         group.has_success = False
@@ -213,20 +217,14 @@ class Batches:
         if not group.open:
             self._drop(group, is_gone=True)
 
-    def _backoff_ms(self, group: Group, has_failed: bool) -> int:
-        """Return initial * coefficient ** (n - 1), rounded down at each step, at most the max."""
-        model = self._model.models[group.key[:2]]
-        delay_ms = model.backoff_initial_ms
-        for _ in range((group.failed if has_failed else group.assigned) - 1):
-            delay_ms = min(delay_ms * model.backoff_permille // 1000, model.backoff_max_ms)
-        return min(delay_ms, model.backoff_max_ms)
-
     def _complete(self, record: r.Complete, reply: Reply) -> None:
         group = self.groups.get(record.batch)
-        is_current = self._is_current(record.batch, record.attempt, record.fence)
-        if group is not None:
-            by = (record.executor, record.incarnation)
-            is_current = is_current and (group.executor, group.incarnation) == by
+        by = (record.executor, record.incarnation)
+        is_current = (
+            group is not None
+            and group.is_at(record.attempt, record.fence)
+            and (group.executor, group.incarnation) == by
+        )
         if reply.verdict is Verdict.STALE_FENCE:
             self._counts["stale_reports"] += 1
             if is_current:

@@ -103,9 +103,10 @@ class ClientHistory:
         Args:
             operation: what was called.
             value: of a submit: the ticket's index (0: it was cancelled before it came), or,
-                where the id was known and had ended, the `Answer`; of an outcome: the `Answer`; of a cancel: whether it is
-                cancelled (also an id that was unknown, and is remembered), or False: it had
-                an outcome already; of an acknowledge: True.
+                where the id was known and had ended, the `Answer`; of an outcome: the
+                `Answer`; of a cancel: whether it is cancelled (also an id that was unknown,
+                and is remembered), or False: it had an outcome already; of an acknowledge:
+                True.
         """
         operation.outcome = "ok"
         self._counts[f"{operation.kind}_ok"] += 1

@@ -91,6 +91,10 @@ class Group:
     not_before_ms: int = 0
     has_success: bool = False
 
+    def is_at(self, attempt: int, fence: int) -> bool:
+        """Return whether this is its current assignment."""
+        return bool(self.executor) and (self.assigned, self.fence) == (attempt, fence)
+
     @property
     def is_exhausted(self) -> bool:
         """Whether it has had all its attempts."""
@@ -204,6 +208,14 @@ class Waiting:
         for lane in self._lanes[key].values():
             if lane:
                 yield next(iter(lane.values()))
+
+
+def backoff_ms(model: Model, times: int) -> int:
+    """Return initial * coefficient ** (times - 1), rounded down at each step, at most the max."""
+    delay_ms = model.backoff_initial_ms
+    for _ in range(times - 1):
+        delay_ms = min(delay_ms * model.backoff_permille // 1000, model.backoff_max_ms)
+    return min(delay_ms, model.backoff_max_ms)
 
 
 def _limits(of: object) -> tuple[int, int, int]:
