@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from inspect import isawaitable
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -36,11 +35,11 @@ T = TypeVar("T")
 M = TypeVar("M")
 Span = tuple[float, float]
 
-Act = Callable[[D], Awaitable[T] | T]
+Act = Callable[[D], Awaitable[T]]
 """What is asked of a door; runs as the node's process."""
 
 Observer = Callable[[str, str, NodeId, str, object], None]
-"""Told what happens (`ask`, `answer`, `lost`, `message`), caller, node, the question, the answer."""
+"""Told what happens (`ask`, `answer`, `lost`, `message`), caller, node, question, answer."""
 
 _UNREAD_MAX = 4  # messages of a stream that the reader has not taken: flow control
 
@@ -241,17 +240,11 @@ class Calls(Generic[D]):
     def _serve(self, call: _Call, door: D, act: Act[D, Any]) -> None:
         if call not in self._under_way:
             return
-        try:
-            answer = act(door)
-        except (RaftbatchError, Fatal) as error:
-            self._reply(call, error)
-            return
+        answer = act(door)
         if call.stream is not None:
             call.task = self._loop.create_task(self._pump(call, call.stream, answer))
-        elif isawaitable(answer):
-            call.task = self._loop.create_task(self._finish(call, answer))
         else:
-            self._reply(call, answer)
+            call.task = self._loop.create_task(self._finish(call, answer))
 
     async def _finish(self, call: _Call, answer: Awaitable[object]) -> None:
         try:
@@ -259,11 +252,11 @@ class Calls(Generic[D]):
         except (RaftbatchError, Fatal) as error:
             self._reply(call, error)
 
-    async def _pump(self, call: _Call, stream: Stream[M], opened: Any) -> None:
+    async def _pump(self, call: _Call, stream: Stream[M], opened: Awaitable[Source[M]]) -> None:
         """Send what comes, no faster than the reader takes it."""
         source: Source[M] | None = None
         try:
-            source = await opened if isawaitable(opened) else opened
+            source = await opened
             while True:
                 message = await source.next()
                 self._send(call, stream, message)

@@ -28,12 +28,12 @@ class Door:
         self.sent = 0
         self.closed = 0
 
-    def double(self, number: int) -> int:
+    async def double(self, number: int) -> int:
         """Answer at once."""
         self.asked += 1
         return 2 * number
 
-    def refuse(self) -> int:
+    async def refuse(self) -> int:
         """Answer with an error."""
         raise NoLeader("nobody leads")
 
@@ -87,7 +87,7 @@ class World:
 
         self.caller.call(lambda: self.loop.create_task(run()))
 
-    def ask(self, act: Callable[[Door], object]) -> None:
+    def ask(self, act: Callable[[Door], Coroutine[None, None, int]]) -> None:
         """Let the caller ask."""
         self.run(lambda: self.calls.ask("c", NODE, "it", act))
 

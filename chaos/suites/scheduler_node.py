@@ -1,0 +1,109 @@
+"""One node of the product: its log and all that stands on it, on a simulated machine.
+
+What lives here: how its parts are put together, as the server will. What must never
+live here: a check, a fault. Called by: `chaos.suites.scheduler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from chaos.suites.raft_ends import AllPeers
+from chaos.suites.scheduler_options import RECORD_BYTES_MAX, Options
+from chaos.worlds.ends import Port
+from chaos.worlds.sim import SimNode
+from coordinator.api import Api
+from coordinator.feed import Feed
+from coordinator.leader import Leader, LeaderConfig
+from coordinator.log_clock import LogClock
+from coordinator.raft.datadir import DataDirectory
+from coordinator.raft.log import ReplicatedLog
+from coordinator.raft.membership import Membership
+from coordinator.replica import Replica
+from raftbatch import records as r
+from raftbatch.errors import Fatal
+from raftbatch.ids import ClusterId, Identity, NodeId
+
+_DIRECTORY = "/data"
+_CLUSTER = ClusterId("0123456789abcdef" * 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a node wrote down about time, before it died.
+
+    Attributes:
+        log_ms: log time.
+        wall_ms: its wall clock then.
+    """
+
+    log_ms: int
+    wall_ms: int
+
+
+class Node:
+    """One process's life.
+
+    Args:
+        world: where it lives.
+        port: to its peers.
+        options: of the seed.
+        founders: of the cluster.
+        noted: of the life before, if anything was.
+        failed: told once why it must stop.
+
+    Attributes:
+        node: its id.
+        replica, log, clock, leader, feed, api: its parts.
+    """
+
+    def __init__(
+        self,
+        world: SimNode,
+        port: Port,
+        options: Options,
+        founders: Membership,
+        noted: Noted | None,
+        failed: Callable[[Fatal], None],
+    ) -> None:
+        self.world = world
+        self.node = NodeId(world.machine.name)
+        if not DataDirectory.is_initialised(world, _DIRECTORY):
+            identity = Identity(_CLUSTER, self.node, 1)
+            DataDirectory.create(world, _DIRECTORY, identity, options.storage, founders)
+        self.replica = Replica()
+        self.log = ReplicatedLog(
+            world, _DIRECTORY, options.storage, AllPeers(port), self.replica, options.log, failed
+        )
+        self.clock = LogClock(world.clock, self.replica)
+        self.leader = Leader(
+            world.clock,
+            self.log,
+            self.replica,
+            self.clock,
+            LeaderConfig(
+                lease_ms=options.lease_ms,
+                entry_bytes_max=options.entry_bytes,
+                entries_inflight_max=options.entries_inflight,
+                record_bytes_max=RECORD_BYTES_MAX,
+                pending_items_max=options.pending_items,
+                pending_bytes_max=4 * RECORD_BYTES_MAX,
+            ),
+            founding(options),
+        )
+        self.feed = Feed(self.replica, self.node)
+        self.api = Api(self.replica, self.leader, self.log, self.feed, self.node)
+        self.replica.listeners += [self.clock, self.leader, self.feed, self.api]
+        if noted is not None:
+            gap_ms = world.clock.wall_ms() - noted.wall_ms
+            self.clock.restarted(noted.log_ms, gap_ms, self.log._driver.journal.last_index)
+
+    def note(self) -> Noted:
+        """Return what it writes down about time now."""
+        return Noted(self.clock.now_ms(), self.world.clock.wall_ms())
+
+
+def founding(options: Options) -> Sequence[r.Record]:
+    """Return the first records of the cluster."""
+    return [r.PutPolicy(options.policy), *map(r.PutModel, options.models)]
