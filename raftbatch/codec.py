@@ -317,22 +317,24 @@ def encode_record(record: r.Record) -> bytes:
     return cast("bytes", msgpack.packb((tag, *codec.pack(record))))
 
 
-def check_record(record: r.Record) -> None:
-    """Make sure that every replica will be able to read a record that came from outside.
+def check_record(record: r.Record) -> int:
+    """Make sure that every replica will be able to read a record; return its size in bytes.
 
-    To be called before it is proposed: what stands in the log and cannot be read
-    stops all nodes.
+    To be called before what came from outside is proposed: what stands in the log
+    and cannot be read stops all nodes.
 
     Raises:
         InvalidRequest: a field is not of its kind; definite.
     """
     try:
-        packed = unpack_strictly(encode_record(record), ENTRY_BYTES_MAX)
+        data = encode_record(record)
+        packed = unpack_strictly(data, ENTRY_BYTES_MAX)
         found = _TAGS[type(record)][1].unpack(cast("tuple[Packed, ...]", packed)[1:])
         if found != record:
             raise ValueError("it is not what would be read")
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidRequest(f"{type(record).__name__} cannot be proposed: {error}") from error
+    return len(data)
 
 
 def encode_entry(entry: r.Entry) -> bytes:

@@ -175,19 +175,7 @@ class _Taking:
 
     def _meet(self, place: int, known: int) -> None:
         """Answer for an id that is known."""
-        content_hash = self._record.content_hash[place]
-        if known >= 0:
-            request = self._state.requests[known]
-            same = request.content_hash == content_hash
-            verdict = Verdict.KNOWN if same else Verdict.REQUEST_ID_CONFLICT
-            ticket = request.ticket
-        else:
-            outcome = self._state.ended[~known]
-            ticket = outcome.ticket
-            if outcome.content_hash not in (b"", content_hash):
-                verdict = Verdict.REQUEST_ID_CONFLICT
-            else:
-                verdict = Verdict.ENDED if outcome.is_kept else Verdict.OUTCOME_FORGOTTEN
+        verdict, ticket = answer_known(self._state, known, self._record.content_hash[place])
         self._refused[place] = verdict
         if verdict in (Verdict.KNOWN, Verdict.ENDED):
             self._tickets.append((place, ticket))
@@ -272,6 +260,24 @@ class _Taking:
         )
 
 
+def answer_known(state: State, known: int, content_hash: bytes) -> tuple[Verdict, int]:
+    """Return what a second Admit of an id is answered, and the ticket of the first.
+
+    Args:
+        state: it knows the id.
+        known: as `State.dedupe` has it.
+        content_hash: of what is asked for now.
+    """
+    if known >= 0:
+        request = state.requests[known]
+        same = request.content_hash == content_hash
+        return Verdict.KNOWN if same else Verdict.REQUEST_ID_CONFLICT, request.ticket
+    outcome = state.ended[~known]
+    if outcome.content_hash not in (b"", content_hash):
+        return Verdict.REQUEST_ID_CONFLICT, outcome.ticket
+    return Verdict.ENDED if outcome.is_kept else Verdict.OUTCOME_FORGOTTEN, outcome.ticket
+
+
 def has_room(state: State, count: int) -> bool:
     """Return whether ids and outcomes leave room for so many requests more."""
     policy = state.policy
@@ -279,6 +285,16 @@ def has_room(state: State, count: int) -> bool:
     return (
         len(state.dedupe) + count <= policy.dedupe_entries_max
         and state.outcome_bytes + reserved <= policy.outcome_bytes_max
+    )
+
+
+def is_never(state: State, model: Model, rows: int, priority: int, size: int) -> bool:
+    """Return whether a request can never be taken; `why_never` says why."""
+    return (
+        rows > model.rows_max
+        or priority >= model.priority_levels
+        or size > model.max_batch_bytes
+        or size > state.policy.request_bytes_max
     )
 
 

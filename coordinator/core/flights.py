@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from coordinator.core.admission import why_never
+from coordinator.core.admission import is_never
 from coordinator.core.placement import ExecutorView
 from coordinator.core.state import ModelId, State
 from coordinator.core.usage import Usage
@@ -114,14 +114,16 @@ class InFlight:
                 continue
             size = len(record.payload[place]) + len(record.parameters[place])
             timeout_ms = record.timeout_ms[place] or model.default_timeout_ms
-            rows, number = record.rows[place], record.first + place
-            if why_never(self._state, model, rows, record.priority[place], size):
+            rows, number, priority = (
+                record.rows[place],
+                record.first + place,
+                record.priority[place],
+            )
+            if is_never(self._state, model, rows, priority, size):
                 continue
             deadline_ms = flight.at_ms + timeout_ms if timeout_ms else 0
             self.names[name] = flight
-            self.pending[number] = Pending(
-                key, rows, size, record.priority[place], flight.at_ms, deadline_ms
-            )
+            self.pending[number] = Pending(key, rows, size, priority, flight.at_ms, deadline_ms)
             flight.names.append(name)
             flight.numbers.append(number)
             for whose in (None, key[:2], tenant):

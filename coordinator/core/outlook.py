@@ -10,7 +10,7 @@ state. What lives here: that index. What must never live here: decisions
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappush
 from itertools import islice
 
@@ -28,6 +28,11 @@ from raftbatch import records as r
 from raftbatch.kinds import Key
 
 _ROWS_PER_STEP = 8192
+
+Uses = Mapping[object, Usage]
+"""What is about to wait: in all (None), by model version, by tenant. None is there, or nothing."""
+
+_NOTHING: Uses = {}
 
 
 class Outlook:
@@ -115,29 +120,32 @@ class Outlook:
         self.model(view.key[:2]).touch(view)
         self.dirty[view.key[:2]] = None
 
-    def overload(self, key: Key, tenant: str, rows: int, size: int) -> tuple[e.Verdict, int]:
+    def overload(
+        self, key: Key, tenant: str, rows: int, size: int, more: Uses = _NOTHING
+    ) -> tuple[e.Verdict, int]:
         """Return whether one more would be refused for load, and if so when to come back.
 
-        What is in flight counts: limit N means that N are accepted.
+        What is in flight counts, and `more`, which is about to be: limit N means
+        that N are accepted.
         """
-        state, model = self.state, self.state.models.get(key[:2])
+        state, model_id = self.state, key[:2]
+        model = state.model_use.get(model_id)
         own: Usage | None = state.tenant_use.get(tenant)
+        if model is None:
+            return e.Verdict.UNKNOWN_MODEL, 0
         if own is None:
             own = Usage()
             own.limit_by_tenant(state.policy, tenant)
-        if model is None:
-            return e.Verdict.UNKNOWN_MODEL, 0
-        if not has_room(state, len(self.flying.pending) + 1):
+        uses = self.flying.uses, more
+        requests, all_rows, all_size = _with(1, rows, size, uses, None)
+        if not has_room(state, requests) or not state.all_use.fits(requests, all_rows, all_size):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        for use, whose, verdict in (
-            (state.all_use, None, e.Verdict.OVERLOADED),
-            (state.model_use[key[:2]], key[:2], e.Verdict.OVERLOADED),
-            (own, tenant, e.Verdict.QUOTA_EXCEEDED),
-        ):
-            more = self.flying.uses.get(whose)
-            flying = more.counts() if more is not None else (0, 0, 0)
-            if not use.fits(1 + flying[0], rows + flying[1], size + flying[2]):
-                return verdict, retry_after_ms(state)
+        if model.fits(requests, all_rows, all_size) and own.fits(requests, all_rows, all_size):
+            return e.Verdict.OK, 0  # mostly: if all of it were for this version and tenant
+        if not model.fits(*_with(1, rows, size, uses, model_id)):
+            return e.Verdict.OVERLOADED, retry_after_ms(state)
+        if not own.fits(*_with(1, rows, size, uses, tenant)):
+            return e.Verdict.QUOTA_EXCEEDED, retry_after_ms(state)
         return e.Verdict.OK, 0
 
     def joins(self, tenant: str, request_id: str) -> Flight | None:
@@ -319,6 +327,19 @@ class Outlook:
         for key in use.windows:
             if key in self.windows:
                 self.touch(self.windows[key])
+
+
+def _with(
+    requests: int, rows: int, size: int, each_uses: tuple[Uses, Uses], whose: object
+) -> tuple[int, int, int]:
+    """Return so much, and what is about to wait beside it."""
+    for uses in each_uses:
+        use = uses.get(whose)
+        if use is not None:
+            requests += use.requests
+            rows += use.rows
+            size += use.size
+    return requests, rows, size
 
 
 _DECISIONS = r.Admit | r.Seal | r.Assign | r.Bisect | r.Quarantine

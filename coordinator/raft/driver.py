@@ -29,6 +29,7 @@ from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
 from coordinator.raft.syncobj import HardenedSyncObj, Peer, PeerTransport
 from coordinator.raft.timing import Timing
+from coordinator.raft.watchers import Watchers
 from raftbatch.errors import Fatal, Invariant, OutcomeUnknown, RaftbatchError, Removed
 from raftbatch.ids import NodeId
 from raftbatch.world import World
@@ -90,6 +91,7 @@ class Driver:
         barriers: who waits for what to be applied.
         held: messages that wait for the disk.
         transport: hands in what peers say.
+        watchers: told when role, term, leader or `is_caught_up` has changed, and at the end.
     """
 
     def __init__(
@@ -109,12 +111,12 @@ class Driver:
         self.held: deque[Outgoing] = deque(maxlen=10_000)
         self.proposals = Proposals()
         self.barriers: list[tuple[int, asyncio.Future[int]]] = []
+        self.watchers = Watchers()
         self._world = world
         self._loop = asyncio.get_running_loop()
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns = 0
-        self._is_pump_due = False
+        self._timer_ns, self._is_pump_due = 0, False
         self.data = DataDirectory.open(
             world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
         )
@@ -241,6 +243,8 @@ class Driver:
             if self.applying.advance(self.core.standing.commit):
                 self.pump_soon()
             self._answer_barriers()
+            standing = self.core.standing
+            self.watchers.look(standing.role, standing.term, standing.leader, self.is_caught_up)
             self._end_if_removed()
         except Fatal as error:
             self.fail(error)
@@ -259,6 +263,13 @@ class Driver:
         unwelcome, standing.unwelcome = standing.unwelcome, []
         for peer in unwelcome:
             self._peers.drop(peer)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this node leads, and all that its log held when its term began is applied."""
+        standing = self.core.standing
+        own = self.journal.term(self.applying.index) == standing.term
+        return own and standing.role is Role.LEADER
 
     def _release(self) -> None:
         """Send what depends on nothing that is not durable; LSNs never fall along the queue."""
@@ -320,6 +331,7 @@ class Driver:
                 found.set_exception(reason)
         self.core.reads.fail()
         self.core.transfer.end(succeeded=False)
+        self.watchers.tell()
 
     def _below(self, bound: int) -> int:
         return int.from_bytes(self._world.entropy.random_bytes(8), "little") % bound

@@ -110,6 +110,11 @@ class ReplicatedLog:
         return self._driver.applying.index
 
     @property
+    def is_caught_up(self) -> bool:
+        """Whether this node leads, and all that its log held when its term began is applied."""
+        return self._driver.is_caught_up
+
+    @property
     def space(self) -> Space:
         """How much room the disk has left."""
         return self._driver.journal.space
@@ -119,6 +124,13 @@ class ReplicatedLog:
         """What this node believes of each other member while it leads; else nothing."""
         leading = self._core.replication
         return {} if leading is None else dict(leading.followers.members)
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """Call back whenever role, term, leader or `is_caught_up` has changed, and at the end.
+
+        On the loop, when what follows from the change is under way; it may propose.
+        """
+        self._driver.watchers.add(told)
 
     # What it does.
 

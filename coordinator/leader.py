@@ -1,0 +1,391 @@
+"""The leader's side of a node: what is asked of it, in the terms that this node leads.
+
+A leader lives as long as its node, and mostly waits: when the log says that this
+node leads a term, a `Leadership` begins, and ends with it. Everybody who asks is
+told once what became of it: by the entry as it is applied, whichever leader had it
+committed in the end; or by an error, definite where the entry never was in the log
+or another stands in its place, `outcome_unknown` where this node cannot know.
+
+What lives here: the calls, who is told, and when a leadership begins and ends. What
+must never live here: entries being made (`leadership`), or an answer from the
+outlook that is no refusal. Called by: `api`; by the replica, as a listener after the
+log clock, to which the composition root adds it; by the log, when its role changes.
+One thread: the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from coordinator.core.admission import answer_known
+from coordinator.core.effects import Applied, Verdict
+from coordinator.core.outlook import Outlook
+from coordinator.core.watch import Holding
+from coordinator.leader_parts import Counts, LeaderConfig, Log, Parts, Sent
+from coordinator.leadership import Leadership
+from coordinator.log_clock import LogClock
+from coordinator.proposer import Admission, Ask, Done, Landed, copy_of
+from coordinator.raft.proposals import Proposal
+from coordinator.raft.segments.limits import Space
+from coordinator.raft.standing import Role
+from coordinator.refusing import check_admission, refused_for_load
+from coordinator.replica import Replica
+from raftbatch import records as r
+from raftbatch.codec import check_record
+from raftbatch.errors import (
+    Draining,
+    InvalidRequest,
+    Invariant,
+    NoLeader,
+    NoSpace,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    PayloadTooLarge,
+    RaftbatchError,
+    StaleIncarnation,
+)
+from raftbatch.records import Entry, Record
+from raftbatch.world import Clock
+
+__all__ = ["Leader", "LeaderConfig"]
+
+_OWN = (r.Lead, r.Admit, r.Seal, r.Assign, r.Bisect, r.Quarantine, r.Advance)
+"""Records that nobody may ask for: a leader makes them, or `admit` does."""
+
+
+class Leader:
+    """See the module's docstring. A `replica.Listener`.
+
+    Args:
+        clock: of this node.
+        log: the replicated log.
+        replica: the state that it drives.
+        log_clock: says what log time it is.
+        config: settings.
+        founding: what follows the first Lead of a new cluster: its policy and models.
+
+    Attributes:
+        counts: what was done, in all terms.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: Log,
+        replica: Replica,
+        log_clock: LogClock,
+        config: LeaderConfig,
+        founding: Sequence[Record],
+    ) -> None:
+        self.counts = Counts()
+        self._log = log
+        self._replica = replica
+        self._config = config
+        self._parts = Parts(clock, log, replica, log_clock, config, tuple(founding), self.counts)
+        self._loop = asyncio.get_running_loop()
+        self._current: Leadership | None = None
+        self._newest_term = 0
+        self._sent: dict[tuple[int, int], Sent] = {}
+        self._waiting: dict[asyncio.Future[bool], None] = {}
+        self._is_draining = self._is_closed = False
+        log.watch(self._look)
+        self._look()
+
+    # What it is asked.
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node leads, and decides."""
+        return self._ready() is not None
+
+    async def ready(self) -> None:
+        """Return once this node leads and decides; give up after `ready_wait_ms`.
+
+        Raises:
+            NotLeader, NoLeader: definite; another node leads, or none for so long.
+        """
+        due = self._loop.time() + self._config.ready_wait_ms / 1000
+        while not self.is_ready:
+            error = self._why_not()
+            if isinstance(error, NotLeader) or self._is_closed:
+                raise error
+            if len(self._waiting) >= self._config.pending_items_max:
+                raise NoLeader("no leader is ready, and many wait for one already")
+            change: asyncio.Future[bool] = self._loop.create_future()
+            timer = self._loop.call_at(due, _give_up, change)
+            self._waiting[change] = None
+            try:
+                if not await change:
+                    raise error
+            finally:
+                timer.cancel()
+                self._waiting.pop(change, None)
+
+    def admit(self, admission: Admission, done: Done) -> None:
+        """Let a request be admitted with the next entry.
+
+        A second one of an id that is on its way waits for what becomes of the first.
+
+        Args:
+            admission: what is asked for.
+            done: told once; see `proposer.Done`.
+
+        Raises:
+            NotLeader, NoLeader: definite, as are all others here.
+            Draining: this node takes no new work.
+            NoSpace: the disk is almost full.
+            Overloaded, QuotaExceeded: more than is allowed would wait.
+            UnknownModel: there is no such model version.
+            InvalidRequest, PayloadTooLarge: it can never be taken.
+        """
+        leadership, outlook = self._require()
+        if self._is_draining:
+            raise Draining("this node finishes what it has, and takes nothing new")
+        if self._log.space is not Space.ROOMY:
+            retry_ms = self._config.retry_ms
+            raise NoSpace("the leader's disk is almost full", retry_after_ms=retry_ms)
+        name = f"{admission.tenant}\0{admission.request_id}"
+        size = len(admission.payload) + len(admission.parameters)
+        check_admission(self._replica.state, admission, size)
+        inbox = leadership.inbox
+        is_known = inbox.has(name) or name in outlook.state.dedupe
+        if not is_known:
+            verdict, retry_ms = outlook.overload(
+                admission.key, admission.tenant, admission.rows, size, inbox.uses
+            )
+            if verdict:
+                raise refused_for_load(verdict, admission, retry_ms)
+        self._check_room(leadership, size)
+        inbox.add_request(name, admission, size, done)
+        leadership.pump_soon()
+
+    def propose(self, record: Record, done: Done) -> None:
+        """Let any other record go into the next entry.
+
+        Args:
+            record: none that a leader makes by itself.
+            done: told once; see `proposer.Done`.
+
+        Raises:
+            NotLeader, NoLeader: definite, as are all others here.
+            Draining, NoSpace, Overloaded: the log refuses entries for now, or too much waits.
+            InvalidRequest, PayloadTooLarge: it can never be taken.
+        """
+        leadership, _ = self._require()
+        if isinstance(record, _OWN):
+            raise InvalidRequest(f"{type(record).__name__} is for the leader to decide")
+        size = check_record(record)
+        self._check_room(leadership, size)
+        leadership.inbox.add_record(record, size, done)
+        leadership.pump_soon()
+
+    def heartbeat(
+        self,
+        executor: str,
+        incarnation: int,
+        tailed_index: int,
+        holdings: Sequence[Holding],
+    ) -> None:
+        """Take in that an executor lives, and what it holds.
+
+        Args:
+            executor: its id.
+            incarnation: of its life.
+            tailed_index: up to where it has followed its feed.
+            holdings: all that it holds.
+
+        Raises:
+            NotLeader, NoLeader: definite.
+            StaleIncarnation: definite; that life is over.
+        """
+        leadership, outlook = self._require()
+        live = outlook.state.executors.get(executor)
+        if live is None or live.incarnation != incarnation:
+            raise StaleIncarnation(f"incarnation {incarnation} of {executor} is over: join anew")
+        leadership.heard(executor, incarnation, tailed_index, holdings)
+
+    def drain(self) -> None:
+        """Admit nothing more on this node, and seal every window from now on."""
+        self._is_draining = True
+        if self._current is not None:
+            self._current.drain()
+
+    def close(self) -> None:
+        """End: all who wait are told, and nobody after that."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._end(NoLeader("this node stops: nothing was done"))
+        sent, self._sent = self._sent, {}
+        unknown = OutcomeUnknown("this node stops, and cannot say what becomes of it: ask again")
+        for each in sent.values():
+            each.group.failed(unknown)
+        self._wake_waiting()
+
+    # What the replica and the log say.
+
+    def applied(
+        self,
+        index: int,
+        term: int,
+        entry: Entry,  # noqa: ARG002 - a listener is given it
+        applied: Applied,
+    ) -> None:
+        """Take in what an entry did; tell those who asked, if it was one of this node's."""
+        current = self._current
+        if current is not None and term > current.term:
+            self._end(self._deposed())
+            current = None
+        sent = self._sent.pop((term, index), None)
+        if sent is None:
+            return
+        freed: list[Ask] = []
+        if current is not None and current.term == term:
+            current.landed(sent, applied)
+            freed = current.inbox.landed(sent.group)
+        sent.group.landed(index, applied.replies)
+        for ask in freed:
+            self._ask_again(ask, index)
+
+    def installed(self) -> None:
+        """Take in that the state is another one: this node follows, or is about to lead.
+
+        Raises:
+            Invariant: it leads, and had applied all that came before its term.
+        """
+        if self._current is not None and self._current.has_landed:
+            raise Invariant("a snapshot was installed over what this node leads")
+
+    def _look(self) -> None:
+        """Take in that the log's role may be another, or that it has ended."""
+        if self._is_closed:
+            return
+        log, current = self._log, self._current
+        leads = log.failure is None and log.role is Role.LEADER
+        if current is not None and not (leads and log.term == current.term):
+            self._end(self._deposed())
+        if leads and log.term > self._newest_term:
+            self._newest_term = log.term
+            self._current = Leadership(
+                self._parts,
+                log.term,
+                self._is_draining,
+                self._appended,
+                self._rejected,
+                self._wake_waiting,
+                self._over,
+            )
+        if self._current is not None:
+            self._current.begin()
+        self._wake_waiting()
+
+    # What the leadership says.
+
+    def _appended(self, sent: Sent, proposal: Proposal) -> None:
+        key = proposal.term, proposal.index
+        self._sent[key] = sent
+        proposal.when_resolved(partial(self._resolved, key))
+
+    def _resolved(self, key: tuple[int, int], error: BaseException | None) -> None:
+        """Tell those who asked that their entry is not in the log, or may not be."""
+        sent = self._sent.pop(key, None) if error is not None else None
+        if sent is None:
+            return  # told as it was applied, or at the end
+        if self._current is not None and self._current.term == sent.term:
+            self._end(self._deposed())
+        if not isinstance(error, RaftbatchError):
+            error = OutcomeUnknown(f"this node cannot say what became of it: {error}")
+        sent.group.failed(error)
+
+    def _rejected(self, sent: Sent, error: RaftbatchError) -> None:
+        """Tell those who asked that no log takes their entry."""
+        freed = self._current.inbox.landed(sent.group) if self._current is not None else []
+        sent.group.failed(error)
+        for ask in freed:
+            self._ask_again(ask, 0)
+
+    def _over(self) -> None:
+        self._end(self._deposed())
+        self._wake_waiting()
+
+    def _end(self, error: RaftbatchError) -> None:
+        """End the leadership; what it has in flight is waited for."""
+        current, self._current = self._current, None
+        if current is not None:
+            current.end(error)
+
+    def _ask_again(self, ask: Ask, index: int) -> None:
+        """Let a request go its way whose id was on its way already."""
+        admission = ask.what
+        assert isinstance(admission, Admission)
+        state = self._replica.state
+        known = state.dedupe.get(ask.name)
+        if known is not None:
+            verdict, ticket = answer_known(state, known, admission.content_hash)
+            has_ticket = verdict in (Verdict.KNOWN, Verdict.ENDED)
+            ask.done(Landed(index, verdict, "", ticket if has_ticket else 0))
+            return
+        try:
+            self.admit(admission, ask.done)
+        except RaftbatchError as error:
+            ask.done(error)
+
+    # Inside.
+
+    def _ready(self) -> Leadership | None:
+        current, log = self._current, self._log
+        if current is None or not current.is_ready:
+            return None
+        return current if log.role is Role.LEADER and log.term == current.term else None
+
+    def _require(self) -> tuple[Leadership, Outlook]:
+        current = self._ready()
+        if current is None:
+            raise self._why_not()
+        assert current.outlook is not None
+        return current, current.outlook
+
+    def _why_not(self) -> NotLeader | NoLeader:
+        """Return why nothing can be asked of this node now."""
+        log, retry_ms = self._log, self._config.retry_ms
+        if self._is_closed or log.failure is not None:
+            return NoLeader("this node stops", retry_after_ms=retry_ms)
+        if log.role is Role.LEADER:
+            return NoLeader("this leader is not ready yet", retry_after_ms=retry_ms)
+        if log.leader is not None and log.leader != log.identity.node_id:
+            return NotLeader(f"{log.leader} leads", leader=str(log.leader))
+        return NoLeader("no leader is known", retry_after_ms=retry_ms)
+
+    def _deposed(self) -> NotLeader:
+        leader = self._log.leader
+        known = "" if leader in (None, self._log.identity.node_id) else str(leader)
+        return NotLeader("this node leads no more: nothing was done", leader=known)
+
+    def _check_room(self, leadership: Leadership, size: int) -> None:
+        """Refuse what would make too much wait, or wait for a log that takes nothing."""
+        config, inbox = self._config, leadership.inbox
+        if leadership.held is not None:
+            raise copy_of(leadership.held)
+        if size > config.record_bytes_max:
+            most = config.record_bytes_max
+            raise PayloadTooLarge(f"{size} bytes are more than record_bytes_max = {most}")
+        if inbox.items >= config.pending_items_max or inbox.size + size > config.pending_bytes_max:
+            raise Overloaded(
+                f"{inbox.items} things of {inbox.size} bytes wait for an entry already",
+                retry_after_ms=config.retry_ms,
+            )
+
+    def _wake_waiting(self) -> None:
+        """Let those who wait for a leader look again."""
+        waiting, self._waiting = self._waiting, {}
+        for change in waiting:
+            if not change.done():
+                change.set_result(True)
+
+
+def _give_up(change: asyncio.Future[bool]) -> None:
+    if not change.done():
+        change.set_result(False)
