@@ -126,8 +126,12 @@ class SchedulerChecker:
             watch.is_over = True
 
     def healed(self) -> None:
-        """Take in that no fault is left from now on: deadlines are to be answered in time."""
+        """Take in that no fault is left from now on: deadlines are to be answered in time.
+
+        Again after a restart of all: what their clocks tell of the gap is no elapsed time.
+        """
         self.model.healed_ms = self.model.now_ms
+        self._ahead_ms = None
         if self._real_ms is not None:
             self._clock_from_ms = self._real_ms() + _CLOCK_SETTLES_MS
 
@@ -199,8 +203,9 @@ class SchedulerChecker:
         """Hold a state that is as new as the model against it, and against its invariants."""
         try:
             check(state)
-        except Invariant as error:
-            self.complain(f"{node} at {state.index}: {error}")
+        except (Invariant, LookupError) as error:  # what is missing cannot be looked at either
+            self.complain(f"{node} at {state.index}: {error!r}")
+            return
         if state.index == self.model.index and (found := differs(self.model, state)):
             self.complain(f"{node} at {state.index}: {found}")
         self.counts["looks"] += 1
