@@ -46,6 +46,8 @@ _HEALED_S = 10.0  # within which somebody must lead, and admit
 _ENDED_S = 60.0  # within which every request must have its outcome: poison takes its time
 _SETTLED_S = 15.0  # within which all replicas are equal, and nothing is under way
 _SLICE_S = 0.1
+_ASK_S = 0.5  # how often somebody asks whether all is well again
+_OTHERS = "others"  # the column of all that is no node, in a trace
 _NOTE_S = 0.5  # how often a node writes down what time it is
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
 
@@ -80,7 +82,8 @@ class SchedulerRun:
         self._options = options = draw(seed)
         self._names = [NodeId(f"n{number}") for number in range(1, options.nodes + 1)]
         self._founders = founders({node: f"{node}:1" for node in self._names})
-        self._checker = SchedulerChecker(answer)
+        self._loop = WatchedLoop()
+        self._checker = SchedulerChecker(answer, real_ms=lambda: int(self._loop.time() * 1000))
         self._nodes: dict[NodeId, Node] = {}
         self._notes: dict[NodeId, Noted] = {}
 
@@ -88,7 +91,7 @@ class SchedulerRun:
         """Run all phases; return what was counted."""
         snapshotting.PIECE_BYTES_MAX = self._options.piece_bytes
         applying._APPLY_BYTES_MAX = self._options.apply_bytes
-        loop = WatchedLoop()
+        loop = self._loop
         try:
             with loop:
                 self._set_up(loop)
@@ -168,8 +171,8 @@ class SchedulerRun:
         self._calls.heal()
         self._calls.options = CallOptions()
         self._executors.heal()
-        self._checker.healed()
         self._recover(loop, "all was healed")
+        self._checker.healed()
         clients.end()
         self._wait(loop, _ENDED_S, clients.left)
         self._settle(loop)
@@ -178,6 +181,7 @@ class SchedulerRun:
         for node in self._names:
             cluster.start(node)
         self._recover(loop, "all lost their power")
+        self._checker.healed()
         clients.read_all()
         self._wait(loop, _ENDED_S, clients.left)
         self._settle(loop)
@@ -191,9 +195,9 @@ class SchedulerRun:
         counts = self._clients.counts
         before = counts["tickets"] + counts["loaded"]
         deadline = loop.time() + _HEALED_S
-        self._clients.ask_one()
         while loop.time() < deadline:
-            loop.run_for(_SLICE_S)
+            self._clients.ask_one()
+            loop.run_for(_ASK_S)
             if self._leader() is not None and counts["tickets"] + counts["loaded"] > before:
                 return
         self._break(f"no request was taken in for {_HEALED_S:.0f} s after {since}")
@@ -267,7 +271,10 @@ class SchedulerRun:
 
     def _note(self, name: str, text: str) -> None:
         if self._trace is not None:
-            self._trace.note(NodeId(name), text)
+            is_node = name in self._names
+            self._trace.note(
+                NodeId(name if is_node else _OTHERS), text if is_node else f"{name} {text}"
+            )
 
     def _observe(self, happened: str, caller: str, node: NodeId, what: str, about: object) -> None:
         self._note(caller, told(happened, node, what, about))

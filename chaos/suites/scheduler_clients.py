@@ -112,7 +112,7 @@ class Clients:
 
     def ask_one(self) -> None:
         """Ask for one plain request, also after `end`: does anybody answer?"""
-        self._process.call(self._ask_for, [self._draw(Kind.WELL)])
+        self._process.call(self._ask_for, [self._right(Kind.WELL)])
 
     def read_all(self) -> None:
         """Ask again for every outcome that is known."""
@@ -144,12 +144,26 @@ class Clients:
         return Kind.WELL
 
     def _draw(self, kind: Kind) -> Submission:
+        """Return a request of a kind; now and then one that can never be taken."""
+        rng, submission = self._rng, self._right(kind)
+        if rng.random() >= self._work.wrong:
+            return submission
+        return rng.choice(
+            (
+                replace(submission, model="nobody"),
+                replace(submission, rows=1000),
+                replace(submission, priority=16),
+                replace(submission, payload=payload(kind, submission.request_id, 5000)),
+            )
+        )
+
+    def _right(self, kind: Kind) -> Submission:
         rng, work = self._rng, self._work
         self.counts["asked"] += 1
         number = self.counts["asked"]
         model = rng.choice(self.models)
         rows = rng.randint(1, model.rows_max) if rng.random() < 0.3 else 1
-        submission = Submission(
+        return Submission(
             tenant=rng.choice(work.tenants),
             request_id=f"r{number}",
             model=model.name,
@@ -162,16 +176,6 @@ class Clients:
             parameters=b"",
             traceparent="",
         )
-        if rng.random() < work.wrong:
-            submission = rng.choice(
-                (
-                    replace(submission, model="nobody"),
-                    replace(submission, rows=model.rows_max + 1),
-                    replace(submission, priority=model.priority_levels),
-                    replace(submission, payload=payload(kind, str(number), 5000)),
-                )
-            )
-        return submission
 
     def _ask_for(self, drawn: Sequence[Submission]) -> None:
         """Submit, and what goes with it."""
@@ -236,10 +240,7 @@ class Clients:
         asked.is_unsure = asked.is_unsure or may_have_happened(answer)
         if isinstance(answer, Lost):
             return True
-        is_load = answer.slug in _LOADED
-        self.counts["loaded"] += is_load
-        gives_up = is_load and self._rng.random() < _GIVES_UP
-        if isinstance(answer, AGAIN) and not gives_up:
+        if isinstance(answer, AGAIN) and not self._gives_up(answer):
             return True
         self.counts[answer.slug] += 1
         if asked.is_unsure:
@@ -302,8 +303,9 @@ class Clients:
                 self._history.ok(operation, answer is not Verdict.ENDED)
                 return
             is_unsure = is_unsure or may_have_happened(answer)
-            if not isinstance(answer, (Lost, *AGAIN)):
-                if is_unsure:
+            is_final = isinstance(answer, RaftbatchError) and not isinstance(answer, AGAIN)
+            if is_final or self._gives_up(answer):
+                if is_unsure or isinstance(answer, Lost):
                     self._history.info(operation)
                 else:
                     self._history.fail(operation, answer)
@@ -338,6 +340,12 @@ class Clients:
         return answer
 
     # Inside.
+
+    def _gives_up(self, error: RaftbatchError | Lost) -> bool:
+        """Return whether to ask no more, after a refusal for load."""
+        is_load = isinstance(error, RaftbatchError) and error.slug in _LOADED
+        self.counts["loaded"] += is_load
+        return is_load and self._rng.random() < _GIVES_UP
 
     def _drawn_node(self) -> NodeId | None:
         return self._caller.any_node() if self._rng.random() < self._work.astray else None

@@ -256,7 +256,7 @@ class Executors:
                 mood.is_slow = True
                 return lambda: setattr(mood, "is_slow", False)
             case "astray":
-                self.calls.hang_up(executor.executor)
+                self.calls.reset(executor.executor)
         return None
 
     def _cut(self, executor: str, is_mute: bool) -> Heal:

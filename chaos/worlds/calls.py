@@ -192,6 +192,12 @@ class Calls(Generic[D]):
 
     # What a nemesis does.
 
+    def reset(self, caller: str) -> None:
+        """Break all connections of a caller."""
+        for call in list(self._under_way):
+            if call.caller == caller:
+                self._after(self.options.notice_s, self._lose, call, "the connection was reset")
+
     def cut(self, pairs: Iterable[tuple[str, str]]) -> Heal:
         """Lose all that goes one way, from the first to the second, until that is ended."""
         ways = list(pairs)
