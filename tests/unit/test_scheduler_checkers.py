@@ -352,6 +352,15 @@ def test_replica_that_lags_is_not_settled() -> None:
     assert f"{N2} has" in (said or "")
 
 
+def test_replica_that_lags_at_rest_is_not_settled() -> None:
+    found = at_rest()
+    replica = found.again()
+    found.do(r.Advance())
+    live = {name: Executor(each.incarnation) for name, each in found.state.executors.items()}
+    said = found.checker.settled({N1: found.state, N2: replica.state}, live)
+    assert f"{N2} has applied" in (said or "")
+
+
 def test_replica_that_differs_in_the_end_is_found() -> None:
     found = at_rest()
     replica = found.again()

@@ -119,6 +119,15 @@ def test_count_of_ended_requests_is_held_against_the_report() -> None:
     assert "1 requests are ended" in said
 
 
+def test_cancel_by_a_run_is_found() -> None:
+    found = scene()
+    found.admit("a")
+    run = Run(1, 1, 1, "gpu-1", 3, 1, 2, 3, 4, (1,), b"f")
+    ended, outcomes = found.ends("a", OutcomeKind.CANCELLED, run=run)
+    said = found.said_to(r.Cancel(("t",), ("a",)), TAKEN, ended, outcomes=outcomes)
+    assert "is CANCELLED by a run" in said
+
+
 Case = Callable[[Scene], str]
 
 
