@@ -73,11 +73,12 @@ class ExecutorsApi(ApiBase):
             PayloadTooLarge: definite; report in parts.
             RaftbatchError: the leader's.
         """
+        self._check_open()
         check_record(report)
-        if isinstance(report, r.Complete | r.Lapse):
-            self._check_fence(report)
         if isinstance(report, r.Lapse) and report.reason is LapseReason.EXECUTOR_LOST:
             raise InvalidRequest("who is lost does not say so")
+        if isinstance(report, r.Complete | r.Lapse):
+            self._check_fence(report)
         await self._carry_out(report)
 
     def heartbeat(

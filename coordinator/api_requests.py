@@ -21,7 +21,6 @@ from functools import partial
 
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
 from coordinator.api_base import ApiBase, Name
-from coordinator.core.admission import why_never
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.values import Outcome, Request
 from coordinator.proposer import Admission, Landed
@@ -33,7 +32,6 @@ from raftbatch.errors import (
     Invariant,
     NoLeader,
     RaftbatchError,
-    UnknownModel,
 )
 from raftbatch.kinds import Key
 
@@ -106,24 +104,13 @@ class RequestsApi(ApiBase):
         return None
 
     def _admission(self, submission: Submission, hashed: bytes) -> Admission:
-        """Return what the leader is asked; it leads, and is ready.
-
-        Raises:
-            UnknownModel, InvalidRequest, PayloadTooLarge: definite, by the model's settings.
-        """
-        state = self._replica.state
+        """Return what the leader is asked, which judges it by the model's settings."""
         version = submission.version or self._newest_version(submission.model)
         key: Key = (submission.model, version, submission.signature)
-        model = state.models.get(key[:2])
-        if model is None or key[:2] in state.deleting:
-            raise UnknownModel(f"there is no model {submission.model!r} version {version!r}")
         priority = submission.priority
         if priority is None:
-            priority = model.default_priority_level
-        size = len(submission.payload) + len(submission.parameters)
-        never = why_never(state, model, submission.rows, priority, size)
-        if never is not None:
-            raise error_of(*never)
+            model = self._replica.state.models.get(key[:2])
+            priority = 0 if model is None else model.default_priority_level
         return Admission(
             key,
             submission.tenant,

@@ -28,8 +28,11 @@ from raftbatch.codec import decode_entry
 from raftbatch.errors import Invariant, Undecodable
 from raftbatch.world import Buffer
 
-_SLICE_BYTES = 1 << 18
+_SLICE_BYTES = 1 << 17
 """What is unpacked of a snapshot between two turns of the loop: some ten milliseconds."""
+
+_ROWS_PER_TURN = 4096
+"""Rows of an old state that are freed between two turns: a millisecond."""
 
 
 class Listener(Protocol):
@@ -91,7 +94,10 @@ class Replica:
             listener.applied(entry.index, entry.term, decoded, done)
 
     async def install(self, snapshot: SnapshotMeta, chunks: AsyncIterator[bytes]) -> None:
-        """Replace the state by a snapshot's, all at once in the end, and tell the listeners.
+        """Replace the state by a snapshot's, all at once, and tell the listeners.
+
+        The state before is emptied then, since to free a large one at once would take as long
+        as an election: nobody may hold on to it.
 
         Raises:
             Undecodable: it is no state, or of another index.
@@ -112,9 +118,10 @@ class Replica:
             raise Undecodable(
                 f"the snapshot at {snapshot.index} holds the state at {state.index}, which is later"
             )
-        self.state, self.index = state, snapshot.index
+        before, self.state, self.index = self.state, state, snapshot.index
         for listener in self.listeners:
             listener.installed()
+        await _dismantle(before)
 
     def capture(self) -> Iterable[Buffer]:
         """Return the state as it is now, to be encoded on another thread; returns at once.
@@ -160,3 +167,13 @@ class _Captured:
             self._loop.call_soon_threadsafe(capture.release)
         except RuntimeError:
             pass  # the loop is closed, and the state with it
+
+
+async def _dismantle(state: State) -> None:
+    """Free what a state holds, some with each turn of the loop."""
+    for table in (state.requests, state.ended, state.dedupe, state.batch_of):
+        # A table that was captured may be read on another thread still; it goes with that.
+        while isinstance(table, dict) and table:
+            for _ in range(min(len(table), _ROWS_PER_TURN)):
+                table.popitem()
+            await asyncio.sleep(0)

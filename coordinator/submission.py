@@ -10,7 +10,7 @@ Total but for InvalidRequest and PayloadTooLarge. Deterministic.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 
 from raftbatch.errors import InvalidRequest, PayloadTooLarge
 from raftbatch.fields import BLOB_BYTES_MAX, NAME_LENGTH_MAX, TEXT_LENGTH_MAX
@@ -119,7 +119,7 @@ def content_hash(submission: Submission) -> bytes:
     """
     parameters = submission.parameters
     head = f"{submission.model}\0{submission.version}\0{len(parameters)}\0"
-    found = blake2b(head.encode(), digest_size=CONTENT_HASH_BYTES)
+    found = sha256(head.encode())
     found.update(parameters)
     found.update(submission.payload)
-    return found.digest()
+    return found.digest()[:CONTENT_HASH_BYTES]

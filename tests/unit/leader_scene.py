@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from chaos.worlds.loop import VirtualLoop
 from coordinator.core.effects import Verdicts
 from coordinator.core.invariants import check
+from coordinator.core.values import Batch
+from coordinator.core.watch import Holding
 from coordinator.leader import Leader
 from coordinator.leader_parts import LeaderConfig
 from coordinator.log_clock import LogClock
@@ -247,11 +249,20 @@ class Scene:
         self.asked.append(asked)
         return asked
 
+    def beat(self, *held: Holding, executor: str = "gpu-1", tailed_index: int = 0) -> None:
+        """Let an executor be heard of; raises what `heartbeat` raises."""
+        incarnation = self.replica.state.executors[executor].incarnation
+        self.process.call(self.leader.heartbeat, executor, incarnation, tailed_index, held)
+
     def turn(self) -> None:
         """Let the loop do what is ready."""
         self.loop.run_for(0)
 
     # What can be seen.
+
+    def is_ready(self) -> bool:
+        """Return whether the leader is."""
+        return self.leader.is_ready
 
     def records(self, index: int) -> list[str]:
         """Return the names of the records of an entry."""
@@ -292,3 +303,24 @@ def put(**settings: object) -> r.PutModel:
 def join(executor: str = "gpu-1", slots: int = 1) -> r.Join:
     """Return the Join of an executor that can run the model."""
     return r.Join(executor, 0, slots, (MODEL,), b"")
+
+
+def report(batch: Batch, *, kind: int = 0, infer_ms: int = 1) -> r.Complete:
+    """Return the whole report of a batch's current attempt."""
+    n = len(batch.members)
+    return r.Complete(
+        batch.number,
+        batch.assigned,
+        batch.fence,
+        batch.executor,
+        batch.incarnation,
+        True,
+        *(0, 0, infer_ms * 1_000_000, 0),
+        (n,),
+        b"",
+        batch.members,
+        (kind,) * n,
+        ("",) * n,
+        ("",) * n,
+        (b"",) * n,
+    )

@@ -13,6 +13,7 @@ from coordinator.core.watch import Holding
 from coordinator.proposer import Admission, Done, Inbox
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
+from coordinator.refusing import check_admission
 from coordinator.replica import Replica
 from raftbatch import records as r
 from raftbatch.codec import check_record, encode_entry
@@ -85,8 +86,8 @@ class FakeLeader:
     def admit(self, admission: Admission, done: Done) -> None:
         """Let a request wait for the next entry."""
         self._check()
-        admission.check()
         size = len(admission.payload) + len(admission.parameters)
+        check_admission(self._scene.state, admission, size)
         name = f"{admission.tenant}\0{admission.request_id}"
         self._inbox.add_request(name, admission, size, done)
         self.proposed += 1
@@ -114,10 +115,10 @@ class FakeLeader:
             assert isinstance(ask.what, Admission)
             self.admit(ask.what, ask.done)
 
-    def depose(self) -> None:
+    def depose(self, told: RaftbatchError | None = None) -> None:
         """Lead no more, and tell all who wait."""
         self.error = NotLeader("n2 leads", leader="n2")
-        self._inbox.close(self.error)
+        self._inbox.close(told or self.error)
 
     def _check(self) -> None:
         if self.error is not None:

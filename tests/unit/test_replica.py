@@ -126,12 +126,37 @@ def test_snapshot_takes_the_place_of_the_state_all_at_once() -> None:
     assert (replica.index, replica.state.index) == (90, core.state.index)
     assert content_of(replica.state) == content
     # Nobody saw anything between the old state and the new one, and there were turns to see it.
-    assert turns > len(content) / (1 << 18) > 2
-    assert len([state for state in seen if state is old]) > len(content) / (1 << 18)
+    assert turns > len(content) / (1 << 17) > 4
+    assert len([state for state in seen if state is old]) > len(content) / (1 << 17)
     assert all(state is old or state is replica.state for state in seen)
     scene.at_ms = core.at_ms
     assert scene.admit("later") == core.admit("later") == "OK"
     assert scene.state.index == 91
+
+
+def test_state_before_is_freed_in_slices_but_not_under_a_capture() -> None:
+    content = content_of(_filled(500).state)
+
+    async def install(*, is_captured: bool) -> int:
+        scene = Scene()
+        scene.do(scene.admission(*[f"r{n}" for n in range(9000)], size=1))
+        before = scene.state
+        captured = content_of(before) if is_captured else b""
+        chunks = iter(scene.replica.capture()) if is_captured else iter(())
+        sizes: list[int] = []
+
+        def turn() -> None:
+            sizes.append(len(before.requests))
+            loop.call_soon(turn)
+
+        loop = asyncio.get_running_loop()
+        loop.call_soon(turn)
+        await scene.replica.install(meta_of(99, content), chunks_of(content))
+        assert b"".join([bytes(each) for each in chunks]) == captured
+        return len(dict.fromkeys(sizes))
+
+    assert asyncio.run(install(is_captured=False)) == 4  # 9000, and as often as it takes
+    assert asyncio.run(install(is_captured=True)) == 1
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
