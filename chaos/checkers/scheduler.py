@@ -128,12 +128,16 @@ class SchedulerChecker:
     def healed(self) -> None:
         """Take in that no fault is left from now on: deadlines are to be answered in time.
 
-        Again after a restart of all: what their clocks tell of the gap is no elapsed time.
+        Again after `struck`: what clocks tell of the time between is no elapsed time.
         """
         self.model.healed_ms = self.model.now_ms
         self._ahead_ms = None
         if self._real_ms is not None:
             self._clock_from_ms = self._real_ms() + _CLOCK_SETTLES_MS
+
+    def struck(self) -> None:
+        """Take in that something fails again: nothing is judged by time until all is healed."""
+        self.model.healed_ms = self._clock_from_ms = None
 
     # What replicas say.
 

@@ -176,6 +176,7 @@ class SchedulerRun:
         clients.end()
         self._wait(loop, _ENDED_S, clients.left)
         self._settle(loop)
+        self._checker.struck()
         for node in self._names:
             cluster.kill(node, power=True)
         for node in self._names:
@@ -192,13 +193,15 @@ class SchedulerRun:
 
     def _recover(self, loop: VirtualLoop, since: str) -> None:
         """Within ten seconds somebody leads, and takes requests in, or says that it is full."""
-        counts = self._clients.counts
-        before = counts["tickets"] + counts["loaded"]
         deadline = loop.time() + _HEALED_S
+        counts = self._clients.counts
+        before = counts["answered"]
         while loop.time() < deadline:
             self._clients.ask_one()
             loop.run_for(_ASK_S)
-            if self._leader() is not None and counts["tickets"] + counts["loaded"] > before:
+            leader = self._leader()
+            is_idle = leader is not None and self._nodes[leader].is_idle
+            if is_idle and counts["answered"] > before:
                 return
         self._break(f"no request was taken in for {_HEALED_S:.0f} s after {since}")
 

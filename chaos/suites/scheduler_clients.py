@@ -94,6 +94,7 @@ class Clients:
         self._caller = Caller(calls, _NAME, nodes, rng)
         self._process = loop.spawn(_NAME)
         self._doing: dict[asyncio.Task[None], str] = {}
+        self._asked_last: dict[str, None] = {}
         self._is_over = False
 
     def begin(self) -> None:
@@ -112,7 +113,9 @@ class Clients:
 
     def ask_one(self) -> None:
         """Ask for one plain request, also after `end`: does anybody answer?"""
-        self._process.call(self._ask_for, [self._right(Kind.WELL)])
+        one = self._right(Kind.WELL)
+        self._asked_last[one.request_id] = None
+        self._process.call(self._ask_for, [one])
 
     def read_all(self) -> None:
         """Ask again for every outcome that is known."""
@@ -229,6 +232,9 @@ class Clients:
     def _is_left(self, asked: Asked, answer: Ticket | RaftbatchError | Lost) -> bool:
         """Take in an answer to a submission; return whether it is to be sent again."""
         history, operation = self._history, asked.operation
+        is_load = isinstance(answer, RaftbatchError) and answer.slug in _LOADED
+        if operation.request_id in self._asked_last:
+            self.counts["answered"] += is_load or isinstance(answer, Ticket)
         if isinstance(answer, Ticket):
             self.counts["tickets"] += 1
             # One that was cancelled before it came has no ticket, and its outcome.

@@ -245,9 +245,7 @@ class Incarnation:
                     if record is not report[-1]:
                         break
                 except StaleFence:
-                    self.holdings.gone(held)
-                    self._run_more()
-                    break
+                    return  # it is held on: a node that is behind would have it run again
                 except StaleIncarnation:
                     self.end()
                     return

@@ -99,6 +99,11 @@ class Node:
             gap_ms = world.clock.wall_ms() - noted.wall_ms
             self.clock.restarted(noted.log_ms, gap_ms, self.log._driver.journal.last_index)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that is in its log is applied."""
+        return self.log.applied == self.log._driver.journal.last_index
+
     def note(self) -> Noted:
         """Return what it writes down about time now."""
         return Noted(self.clock.now_ms(), self.world.clock.wall_ms())

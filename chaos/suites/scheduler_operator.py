@@ -127,8 +127,13 @@ class Operator:
         )
         if not await self._ask("put_model", lambda api: api.put_model(changed)):
             return
-        models = [each for each in self._clients.models if _id(each) != _id(changed)]
-        self._clients.models = [*models, changed]
+        models = self._clients.models
+        if is_new:
+            self._clients.models = [*models, changed]
+        else:
+            self._clients.models = [
+                changed if _id(each) == _id(changed) else each for each in models
+            ]
         if is_new:
             self._tell_executors()
 
@@ -137,11 +142,11 @@ class Operator:
         if len(self._clients.models) < 2:
             return
         model = self._rng.choice(self._clients.models)
+        # Nobody asks for it from now on. Where it is not known what became of the call,
+        # executors stay ready for what may wait for it.
+        self._clients.models = [each for each in self._clients.models if _id(each) != _id(model)]
         if await self._ask("delete_model", lambda api: api.delete_model(model.name, model.version)):
-            left = [each for each in self._clients.models if _id(each) != _id(model)]
-            if left:
-                self._clients.models = left
-                self._tell_executors()
+            self._tell_executors()
 
     async def _limit(self) -> None:
         """Put the policy with other limits."""
