@@ -106,8 +106,7 @@ class Incarnation:
         self.incarnation = incarnation
         self.holdings = Holdings(site.options.instances)
         self._site = site
-        self._said_models = models
-        self._said_draining = False
+        self._said_models: ModelIds | None = models
         self._timers: dict[Held, asyncio.TimerHandle] = {}
         self._reports: dict[Held, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -292,21 +291,21 @@ class Incarnation:
 
     async def _say_changes(self) -> None:
         mood, name, incarnation = self._site.mood, self._site.name, self.incarnation
-        ask = self._site.caller.ask
-        models, drains = mood.models, mood.is_draining
+        ask, holdings = self._site.caller.ask, self.holdings
+        models = mood.models
         if models != self._said_models:
+            self._said_models = None  # not known, until it is answered
             ready = r.Ready(name, incarnation, models)
             await ask("ready", lambda api: api.ready(ready))
             self._said_models = models
-        if drains != self._said_draining:
-            drain = r.Drain(name, incarnation, drains)
+        if mood.is_draining != holdings.is_draining:
+            drain = r.Drain(name, incarnation, mood.is_draining)
             await ask("drain", lambda api: api.drain(drain))
-            self._said_draining = drains
-        elif mood.leaves and self._said_draining and not self.holdings.held:
+        elif mood.leaves and holdings.is_draining and not holdings.held:
             leave = r.Leave(name, incarnation, False, ())
             await ask("leave", lambda api: api.leave(leave))
             self.end()
-        if self.holdings.is_suspended:
+        if holdings.is_suspended:
             probe = r.Probe(name, incarnation, not mood.is_broken)  # it ran its warm-up batch
             await ask("probe", lambda api: api.report(probe))
 

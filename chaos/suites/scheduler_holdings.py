@@ -73,20 +73,21 @@ class Holdings:
 
     Attributes:
         seen: the highest index that its feed has told of.
+        is_draining: whether it gets nothing new, as its feed says.
         is_suspended: whether it gets nothing new until a probe succeeds.
         held: by batch and fence, in the order in which they came.
     """
 
     def __init__(self, instances: int) -> None:
         self.seen = 0
-        self.is_suspended = False
+        self.is_draining = self.is_suspended = False
         self.held: dict[Name, Held] = {}
         self._instances = instances
 
     def take(self, message: Current | Changes) -> list[tuple[Held, LapseReason | None]]:
         """Take in a message; return what it ends, and why if it lapsed: kill what ran."""
         self.seen = max(self.seen, message.index)
-        self.is_suspended = message.is_suspended
+        self.is_draining, self.is_suspended = message.is_draining, message.is_suspended
         ends: list[tuple[Name, LapseReason | None]]
         if isinstance(message, Current):
             ends = [((each.batch, each.fence), None) for each in message.drop]

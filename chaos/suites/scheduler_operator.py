@@ -68,6 +68,7 @@ class Operator:
         self._caller = Caller(calls, _NAME, names, rng)
         self._process = loop.spawn(_NAME)
         self._versions = len(options.models)
+        self._ready = list(map(_id, options.models))  # what executors are to have ready
         self._is_over = False
 
     def begin(self) -> None:
@@ -135,7 +136,8 @@ class Operator:
                 changed if _id(each) == _id(changed) else each for each in models
             ]
         if is_new:
-            self._tell_executors()
+            self._ready.append(_id(changed))
+            self._executors.put_models(tuple(self._ready))
 
     async def _delete(self) -> None:
         """Delete a version, not the last one."""
@@ -146,7 +148,8 @@ class Operator:
         # executors stay ready for what may wait for it.
         self._clients.models = [each for each in self._clients.models if _id(each) != _id(model)]
         if await self._ask("delete_model", lambda api: api.delete_model(model.name, model.version)):
-            self._tell_executors()
+            self._ready = [each for each in self._ready if each != _id(model)]
+            self._executors.put_models(tuple(self._ready))
 
     async def _limit(self) -> None:
         """Put the policy with other limits."""
@@ -178,9 +181,6 @@ class Operator:
                 self.counts["changes"] += 1
                 return True
         return False
-
-    def _tell_executors(self) -> None:
-        self._executors.put_models(tuple(map(_id, self._clients.models)))
 
     def _begin(self, doing: Coroutine[None, None, None]) -> None:
         self._loop.create_task(doing)

@@ -246,23 +246,22 @@ class Calls(Generic[D]):
     def _serve(self, call: _Call, door: D, act: Act[D, Any]) -> None:
         if call not in self._under_way:
             return
-        answer = act(door)
         if call.stream is not None:
-            call.task = self._loop.create_task(self._pump(call, call.stream, answer))
+            call.task = self._loop.create_task(self._pump(call, call.stream, act, door))
         else:
-            call.task = self._loop.create_task(self._finish(call, answer))
+            call.task = self._loop.create_task(self._finish(call, act, door))
 
-    async def _finish(self, call: _Call, answer: Awaitable[object]) -> None:
+    async def _finish(self, call: _Call, act: Act[D, object], door: D) -> None:
         try:
-            self._reply(call, await answer)
+            self._reply(call, await act(door))
         except (RaftbatchError, Fatal) as error:
             self._reply(call, error)
 
-    async def _pump(self, call: _Call, stream: Stream[M], opened: Awaitable[Source[M]]) -> None:
+    async def _pump(self, call: _Call, stream: Stream[M], act: Act[D, Source[M]], door: D) -> None:
         """Send what comes, no faster than the reader takes it."""
         source: Source[M] | None = None
         try:
-            source = await opened
+            source = await act(door)
             while True:
                 message = await source.next()
                 self._send(call, stream, message)
