@@ -21,9 +21,10 @@ from functools import partial
 
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
 from coordinator.api_base import ApiBase, Name
+from coordinator.core.admission import answer_known
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.values import Outcome, Request
-from coordinator.proposer import Admission, Landed
+from coordinator.proposer import Admission, Landed, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash
 from coordinator.waits import Wait
 from raftbatch import records as r
@@ -70,7 +71,7 @@ class RequestsApi(ApiBase):
                 await self._leader.ready()
             except RaftbatchError as error:
                 for place, _submission, _hashed in fresh:
-                    call.answer(place, error)
+                    call.answer(place, copy_of(error))
                 fresh = []
         admit = self._leader.admit
         for place, submission, hashed in fresh:
@@ -89,18 +90,13 @@ class RequestsApi(ApiBase):
             call.answer(place, error)
             return None
         hashed = content_hash(submission)
-        known = self._replica.state.request(submission.tenant, submission.request_id)
+        state = self._replica.state
+        known = state.dedupe.get(f"{submission.tenant}\0{submission.request_id}")
         if known is None:
             return hashed
-        # A remembered cancel has no hash: nothing is known of what it was about.
-        answer: Answer
-        if known.content_hash not in (hashed, b""):
-            answer = error_of(Verdict.REQUEST_ID_CONFLICT)
-        elif isinstance(known, Outcome) and not known.is_kept:
-            answer = error_of(Verdict.OUTCOME_FORGOTTEN)
-        else:
-            answer = Ticket(submission.request_id, known.ticket)
-        call.answer(place, answer)
+        verdict, ticket = answer_known(state, known, hashed)
+        is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)
+        call.answer(place, Ticket(submission.request_id, ticket) if is_same else error_of(verdict))
         return None
 
     def _admission(self, submission: Submission, hashed: bytes) -> Admission:

@@ -12,6 +12,10 @@ and after a snapshot was installed the next message is right by itself.
 An executor that applies messages in order holds, after each, exactly what the
 state at the message's index says that it is to hold, with the same rows.
 
+It forgets an assignment only when its feed says so. `stale_fence`, the answer to a
+report, comes from a node that may be ahead of the one that it tails: it reports no
+more, and holds on; else a tail of a node behind would give it the same to run again.
+
 What lives here: which tails are open, and what wakes them. What must never live
 here: what a tail says (`tail`), or how a message travels. Called by: `api`, on the
 loop; the replica, as a listener.
@@ -43,6 +47,7 @@ from raftbatch.errors import (
 )
 
 _RETRY_AFTER_MS = 1000
+_OF_EXECUTORS = (Placed, Revoked, Shed, Finished, ExecutorChanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,7 @@ class Feed:
             return
         batches = self._replica.state.batches
         for effect in applied.effects:
-            if isinstance(effect, Placed | Revoked | Shed | Finished | ExecutorChanged):
+            if isinstance(effect, _OF_EXECUTORS):
                 tail = self._tails.get(effect.executor)
                 if tail is not None:
                     tail.mark(effect)

@@ -64,7 +64,8 @@ class Shed(NamedTuple):
 class Assignment:
     """A batch to run; columns for its requests, in the batch's order.
 
-    Only requests without an outcome are in it. The bytes are the state's own.
+    Only requests without an outcome are in it: where none is left, the executor reports just
+    that, since the slot returns with the report. The bytes are the state's own.
 
     Attributes:
         batch: its number.

@@ -31,7 +31,14 @@ from coordinator.raft.proposals import Proposal
 from coordinator.run_times import RunTimes
 from raftbatch import records as r
 from raftbatch.codec import encode_entry
-from raftbatch.errors import Fatal, NoLeader, NotLeader, PayloadTooLarge, RaftbatchError
+from raftbatch.errors import (
+    CannotStart,
+    Fatal,
+    NoLeader,
+    NotLeader,
+    PayloadTooLarge,
+    RaftbatchError,
+)
 from raftbatch.records import Complete, Entry
 
 FEATURE_LEVEL = 1
@@ -314,8 +321,16 @@ class Leadership:
         self.pump_soon()
 
     def _give_up(self, sent: Sent, error: RaftbatchError) -> None:
-        """Drop an entry that no log will take, and begin anew without it."""
+        """Drop an entry that no log will take, and begin anew without it.
+
+        Raises:
+            CannotStart: it is the first of all, with what the operator configured.
+        """
         self._unsent = None
+        if sent.flight is None:
+            raise CannotStart(
+                f"policy and models of the configuration are more than one entry holds: {error}"
+            )
         self._in_flight -= 1
         assert self.outlook is not None
         self.outlook.is_stale = True

@@ -16,6 +16,7 @@ from coordinator.core.state import State
 from coordinator.core.values import Executor
 from coordinator.feed_messages import Assignment, Changes, Current, Slot, Stop, assignment
 from coordinator.feed_messages import Shed as ShedRows
+from coordinator.proposer import copy_of
 from coordinator.replica import Replica
 from raftbatch.errors import Draining, InvalidRequest, RaftbatchError, StaleIncarnation
 from raftbatch.kinds import LapseReason
@@ -72,7 +73,7 @@ class Tail:
             raise InvalidRequest(f"the tail of {self.executor} is read twice at a time")
         while True:
             if self._error is not None:
-                raise self._error
+                raise copy_of(self._error)
             if self._is_marked:
                 message = self._take()
                 if message is not None:

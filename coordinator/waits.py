@@ -18,6 +18,7 @@ from coordinator.answers import outcome_or_error
 from coordinator.core.effects import Applied, Ended
 from coordinator.core.state import State
 from coordinator.core.values import Outcome, Request
+from coordinator.proposer import copy_of
 from raftbatch.errors import Overloaded, RaftbatchError
 
 RETRY_AFTER_MS = 100
@@ -85,7 +86,7 @@ class IndexWaits:
         waiting, self._waiting = self._waiting, {}
         for _, future in waiting.values():
             if not future.done():
-                future.set_result(error)
+                future.set_result(copy_of(error))
 
 
 def _run_out(future: asyncio.Future[bool | RaftbatchError]) -> None:
@@ -170,7 +171,7 @@ class OutcomeWaits:
         self._count = 0
         for of_name in waiting.values():
             for told in of_name.values():
-                told(error)
+                told(copy_of(error))
 
     def _tell(self, state: State, names: Iterable[str]) -> None:
         for name in names:

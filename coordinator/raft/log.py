@@ -105,6 +105,11 @@ class ReplicatedLog:
         return self._core.standing.commit
 
     @property
+    def last_index(self) -> int:
+        """Index of the newest entry here, committed or not."""
+        return self._driver.journal.last_index
+
+    @property
     def applied(self) -> int:
         """Index of the last entry whose effects the replica has."""
         return self._driver.applying.index

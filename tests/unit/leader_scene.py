@@ -192,21 +192,25 @@ class Scene:
     def apply(self, count: int = 1 << 30) -> int:
         """Commit and apply so many entries; then let the loop do what is ready."""
 
-        def apply() -> int:
-            done = 0
-            while log.applied < len(log.entries) and done < count:
-                entry = log.entries[log.applied]
-                log.applied += 1
-                done += 1
-                self.replica.apply(entry)
-                log.proposals.applied(entry)
-            return done
-
-        log = self.log
-        done = self.process.call(apply)
+        done = 0
+        while self.log.applied < len(self.log.entries) and done < count:
+            self.land()
+            done += 1
         check(self.replica.state)
         self.loop.run_for(0)
         return done
+
+    def land(self) -> None:
+        """Commit and apply the next entry, and nothing beside that."""
+
+        def land() -> None:
+            log = self.log
+            entry = log.entries[log.applied]
+            log.applied += 1
+            self.replica.apply(entry)
+            log.proposals.applied(entry)
+
+        self.process.call(land)
 
     def fail(self, why: Fatal) -> None:
         """End the log."""

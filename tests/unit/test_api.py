@@ -141,6 +141,7 @@ def test_what_the_same_content_is(loop: VirtualLoop) -> None:
     hashes += [
         content_hash(submission(model="m1", version="")),
         content_hash(submission(parameters=b"pay", payload=b"load")),
+        content_hash(submission(parameters=b"q")),
         content_hash(plain),
     ]
     assert len(set(hashes)) == len(hashes)
@@ -168,6 +169,7 @@ def test_duplicates_of_what_is_in_flight_join_its_fate(loop: VirtualLoop) -> Non
         ({"request_id": "x" * 257}, "invalid_request"),
         ({"request_id": "half \ud83d"}, "invalid_request"),
         ({"model": ""}, "invalid_request"),
+        ({"model": "half \ud83d"}, "invalid_request"),
         ({"version": "1\0"}, "invalid_request"),
         ({"signature": "x" * 4097}, "invalid_request"),
         ({"traceparent": "x" * 4097}, "invalid_request"),

@@ -278,3 +278,43 @@ def test_everything_is_sealed_at_once_when_the_node_drains(loop: VirtualLoop) ->
     with pytest.raises(Draining):
         scene.admit("c")
     scene.check()
+
+
+def test_node_that_drains_before_it_leads_seals_what_waits_once_it_does(loop: VirtualLoop) -> None:
+    scene = Scene(loop)
+    scene.begin(put(max_queue_delay_microseconds=500_000), join())
+    scene.admit("a")
+    scene.settle()
+    scene.depose()
+    scene.process.call(scene.leader.drain)
+    scene.elect()
+    scene.settle()
+    assert [each.reason for each in scene.replica.state.batches.values()] == [Release.DRAIN]
+
+
+def test_idle_executor_ends_the_gathering_once_no_request_waits_for_an_entry(
+    loop: VirtualLoop,
+) -> None:
+    scene = Scene(loop, config=LeaderConfig(entry_bytes_max=300))
+    scene.begin(put(max_queue_delay_microseconds=500_000, seal_when_idle=True), join())
+    scene.admit("a", payload=bytes(200))
+    scene.admit("b", payload=bytes(200))
+    scene.settle()
+    assert [(each.reason, each.members) for each in scene.replica.state.batches.values()] == [
+        (Release.IDLE, (1, 2))
+    ]
+    scene.check()
+
+
+def test_what_is_due_and_under_way_is_waited_for_at_no_cost(loop: VirtualLoop) -> None:
+    scene = Scene(loop, config=LeaderConfig(entries_inflight_max=4))
+    scene.begin(put(), join())
+    scene.admit("a", timeout_ms=30)
+    scene.settle()
+    loop.run_for(1.0)  # an Advance is in flight, and does not land
+    before = loop.events
+    loop.run_for(1.0)
+    assert loop.events - before < 30
+    scene.settle()
+    assert scene.replica.state.counters.expired == 1
+    scene.check()

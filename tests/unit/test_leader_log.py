@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import TypeVar
 
 import pytest
 
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.sim import Machine, SimNode
+from coordinator.answers import Ticket
+from coordinator.api import Api
 from coordinator.core.invariants import check
+from coordinator.feed import Feed
 from coordinator.leader import Leader
 from coordinator.leader_parts import LeaderConfig
 from coordinator.log_clock import LogClock
@@ -16,14 +21,18 @@ from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import LogConfig, ReplicatedLog
 from coordinator.raft.replication import Window
 from coordinator.replica import Replica
+from coordinator.submission import Submission
 from raftbatch import records as r
 from raftbatch.errors import Fatal, OutcomeUnknown
 from raftbatch.ids import ClusterId, Identity
+from raftbatch.kinds import OutcomeKind
 from raftbatch.settings import Policy
 from tests.scenarios.fakes import N1, members
 from tests.scenarios.node import DIRECTORY, STORAGE
-from tests.unit.leader_scene import Asked, admission, join, put
+from tests.unit.leader_scene import Asked, admission, join, put, report
 from tests.unit.test_core_log import NoPeers
+
+T = TypeVar("T")
 
 CONFIG = LeaderConfig(entry_bytes_max=4096, record_bytes_max=8192)
 
@@ -60,7 +69,14 @@ class Bench:
         )
         clock = LogClock(self.world.clock, self.replica)
         self.leader = Leader(self.world.clock, self.log, self.replica, clock, CONFIG, self.founding)
-        self.replica.listeners += [clock, self.leader]
+        self.feed = Feed(self.replica, "n1")
+        self.api = Api(self.replica, self.leader, self.log, self.feed, "n1")
+        self.replica.listeners += [clock, self.leader, self.feed, self.api]
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run something of the process to its end."""
+        task: asyncio.Task[T] = self.world.process.call(self.loop.create_task, work)
+        return self.loop.run_until_complete(task)
 
     def admit(self, request_id: str) -> Asked:
         """Ask for a request to be admitted."""
@@ -113,3 +129,34 @@ def test_requests_in_flight_are_unknown_when_the_node_stops(bench: Bench) -> Non
     bench.loop.run_for(0)
     assert isinstance(asked.error, OutcomeUnknown)
     assert not bench.leader.is_ready
+
+
+def test_request_goes_through_the_whole_shell(bench: Bench) -> None:
+    api = bench.api
+
+    async def execute() -> None:
+        incarnation = await api.join(r.Join("gpu-1", 0, 1, (("m", "1"),), b""))
+        tail = await api.tail("gpu-1", incarnation, [], incarnation)
+        done = 0
+        while done < 2:
+            for each in (await tail.next()).start:
+                batch = bench.replica.state.batches[each.batch]
+                await api.report(report(batch))
+                done += len(batch.members)
+        tail.close()
+
+    async def ask() -> list[object]:
+        submissions = [
+            Submission("t", name, "m", "", "x:FP32[4]", 1, b"payload") for name in ("a", "b", "a")
+        ]
+        tickets = await api.submit(submissions)
+        assert all(isinstance(each, Ticket) for each in tickets)
+        found = [await api.outcome("t", name, timeout_ms=1000) for name in ("a", "b")]
+        return [getattr(each, "kind", each) for each in found]
+
+    executing = bench.world.process.call(bench.loop.create_task, execute())
+    assert bench.run(ask()) == [OutcomeKind.OK, OutcomeKind.OK]
+    bench.loop.run_until_complete(executing)
+    check(bench.replica.state)
+    assert bench.replica.state.executors["gpu-1"].free_slots == 1
+    assert bench.leader.counts.stale_total == 0

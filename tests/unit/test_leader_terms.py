@@ -12,10 +12,12 @@ from coordinator.core.effects import Verdict
 from coordinator.leader_parts import LeaderConfig
 from raftbatch import records as r
 from raftbatch.errors import (
+    CannotStart,
     Invariant,
     NoLeader,
     NotLeader,
     OutcomeUnknown,
+    PayloadTooLarge,
     RaftbatchError,
     StaleIncarnation,
 )
@@ -85,6 +87,13 @@ def test_node_that_was_only_behind_does_not_found_the_cluster_anew(loop: Virtual
     assert scene.is_ready()
 
 
+def test_node_stops_where_no_log_holds_what_the_cluster_is_founded_with(loop: VirtualLoop) -> None:
+    scene = Scene(loop, founding=(put(),))
+    scene.log.refusal = PayloadTooLarge("too large")
+    with pytest.raises(CannotStart):
+        scene.elect()
+
+
 def test_inherited_tail_is_in_the_outlook(loop: VirtualLoop) -> None:
     """It commits with the Lead, which comes behind it."""
     scene = Scene(loop)
@@ -138,6 +147,7 @@ def test_entry_that_another_stands_in_place_of_was_never_there(loop: VirtualLoop
     scene.settle()
     for each in flying:
         assert isinstance(each.error, NotLeader)
+    scene.process.call(scene.leader.close)
     scene.check()
 
 
@@ -170,9 +180,11 @@ def test_leader_is_deposed_by_an_entry_before_it_is_told(loop: VirtualLoop) -> N
     assert isinstance(pending.error, NotLeader)
     scene = Scene(loop)
     scene.begin(put())
+    pending = scene.admit("a")
     scene.depose(tell=False)
     scene.inherit(r.Lead(str(OTHER), 0, 1))
-    scene.apply()
+    scene.land()
+    assert isinstance(pending.error, NotLeader)
     assert not scene.is_ready()
     scene.elect()
     scene.settle()
@@ -187,19 +199,16 @@ def test_term_that_ends_while_the_outlook_is_built_decides_nothing(loop: Virtual
     scene.depose()
     scene.elect()
 
-    def land() -> None:
-        entry = scene.log.entries[scene.log.applied]
-        scene.log.applied += 1
-        scene.replica.apply(entry)
-        scene.log.proposals.applied(entry)
-
-    scene.process.call(land)  # the outlook is to be built in the next turns
+    scene.land()  # the outlook is to be built in the next turns
+    current = scene.leader._current
+    assert current is not None
     scene.depose()
     entries = len(scene.log.entries)
     scene.turn()
     assert not scene.is_ready()
     scene.loop.run_for(10.0)
     assert len(scene.log.entries) == entries
+    assert current.outlook is None
 
 
 def test_caller_waits_until_the_leader_is_ready(loop: VirtualLoop) -> None:

@@ -68,9 +68,12 @@ def test_entry_holds_as_much_as_it_may_and_the_rest_waits_in_order() -> None:
     assert _admit(first).request_id == ("0", "1")
     assert (inbox.items, inbox.size, inbox.admissions) == (3, 3 * one, 3)
     assert inbox.uses[None].counts() == inbox.uses["t"].counts() == (3, 3, 300)
+    _add(inbox, "5", tenant="u")
     assert _admit(inbox.take(3, 2 * one + one - 1)).request_id == ("2", "3")
-    assert _admit(inbox.take(5, 2 * one)).request_id == ("4",)
-    assert inbox.size == 0
+    assert _admit(inbox.take(5, one)).request_id == ("4",)
+    assert list(inbox.uses) == [None, ("m", "1"), "u"]
+    assert _admit(inbox.take(6, one)).request_id == ("5",)
+    assert (inbox.size, inbox.uses) == (0, {})
 
 
 def test_what_is_larger_than_an_entry_rides_alone() -> None:
