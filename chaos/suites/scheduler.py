@@ -23,7 +23,7 @@ from chaos.suites.raft_trace import Trace, explained
 from chaos.suites.raft_watched import WatchedLoop
 from chaos.suites.scheduler_clients import Clients
 from chaos.suites.scheduler_fleet import Executors
-from chaos.suites.scheduler_node import Node, Noted
+from chaos.suites.scheduler_node import Node
 from chaos.suites.scheduler_operator import Operator
 from chaos.suites.scheduler_options import draw
 from chaos.suites.scheduler_requests import answer
@@ -33,6 +33,7 @@ from chaos.worlds.cluster import SimCluster
 from chaos.worlds.ends import Endpoint, Port
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.sim import SimNode
+from coordinator import time_note
 from coordinator.api import Api
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.membership import founders
@@ -48,7 +49,7 @@ _SETTLED_S = 15.0  # within which all replicas are equal, and nothing is under w
 _SLICE_S = 0.1
 _ASK_S = 0.5  # how often somebody asks whether all is well again
 _OTHERS = "others"  # the column of all that is no node, in a trace
-_NOTE_S = 0.5  # how often a node writes down what time it is
+_NOTE_S = 0.5  # how often a node notes what time it is: runs are short
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
 
 
@@ -85,12 +86,12 @@ class SchedulerRun:
         self._loop = WatchedLoop()
         self._checker = SchedulerChecker(answer, real_ms=lambda: int(self._loop.time() * 1000))
         self._nodes: dict[NodeId, Node] = {}
-        self._notes: dict[NodeId, Noted] = {}
 
     def run(self) -> dict[str, int]:
         """Run all phases; return what was counted."""
         snapshotting.PIECE_BYTES_MAX = self._options.piece_bytes
         applying._APPLY_BYTES_MAX = self._options.apply_bytes
+        time_note.NOTE_S = _NOTE_S
         loop = self._loop
         try:
             with loop:
@@ -164,7 +165,6 @@ class SchedulerRun:
         loop.after(_CALM_S, self._executors.strike)
         loop.after(_CALM_S, self._operator.begin)
         loop.after(_CALM_S, setattr, self._calls, "options", options.calls)
-        loop.after(_NOTE_S, self._write_notes, loop)
         loop.run_for(_CALM_S + options.safety_s)
         self._operator.end()
         nemesis.heal()
@@ -234,7 +234,7 @@ class SchedulerRun:
             world.exit(str(error))
 
         try:
-            node = Node(world, port, self._options, self._founders, self._notes.get(name), failed)
+            node = Node(world, port, self._options, self._founders, failed)
         except Fatal as error:
             if not isinstance(error, DiskFailed | CannotStart):
                 self._checker.complain(f"{name} cannot start: {error!r}")
@@ -259,12 +259,6 @@ class SchedulerRun:
             if node.log.role is Role.LEADER and not self._cluster.is_paused(name)
         ]
         return max(leading)[1] if leading else None
-
-    def _write_notes(self, loop: VirtualLoop) -> None:
-        for name, node in self._nodes.items():
-            if not self._cluster.is_paused(name):
-                self._notes[name] = node.note()
-        loop.after(_NOTE_S, self._write_notes, loop)
 
     # Words.
 

@@ -7,7 +7,6 @@ live here: a check, a fault. Called by: `chaos.suites.scheduler`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from chaos.suites.raft_ends import AllPeers
 from chaos.suites.scheduler_options import RECORD_BYTES_MAX, Options
@@ -21,25 +20,13 @@ from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.replica import Replica
+from coordinator.time_note import TimeNotes
 from raftbatch import records as r
 from raftbatch.errors import Fatal
 from raftbatch.ids import ClusterId, Identity, NodeId
 
 _DIRECTORY = "/data"
 _CLUSTER = ClusterId("0123456789abcdef" * 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What a node wrote down about time, before it died.
-
-    Attributes:
-        log_ms: log time.
-        wall_ms: its wall clock then.
-    """
-
-    log_ms: int
-    wall_ms: int
 
 
 class Node:
@@ -50,7 +37,6 @@ class Node:
         port: to its peers.
         options: of the seed.
         founders: of the cluster.
-        noted: of the life before, if anything was.
         failed: told once why it must stop.
 
     Attributes:
@@ -64,7 +50,6 @@ class Node:
         port: Port,
         options: Options,
         founders: Membership,
-        noted: Noted | None,
         failed: Callable[[Fatal], None],
     ) -> None:
         self.world = world
@@ -95,18 +80,16 @@ class Node:
         self.feed = Feed(self.replica, self.node)
         self.api = Api(self.replica, self.leader, self.log, self.feed, self.node)
         self.replica.listeners += [self.clock, self.leader, self.feed, self.api]
-        if noted is not None:
-            gap_ms = world.clock.wall_ms() - noted.wall_ms
-            self.clock.restarted(noted.log_ms, gap_ms, self.log._driver.journal.last_index)
+        notes = TimeNotes(
+            world.files, world.workers.start("notes"), world.clock, _DIRECTORY, self.clock
+        )
+        notes.resume(self.log.last_index)
+        notes.start()
 
     @property
     def is_idle(self) -> bool:
         """Whether all that is in its log is applied."""
-        return self.log.applied == self.log._driver.journal.last_index
-
-    def note(self) -> Noted:
-        """Return what it writes down about time now."""
-        return Noted(self.clock.now_ms(), self.world.clock.wall_ms())
+        return self.log.applied == self.log.last_index
 
 
 def founding(options: Options) -> Sequence[r.Record]:
