@@ -213,7 +213,18 @@ class SchedulerRun:
         if len(self._nodes) < len(self._names):
             return "not all nodes are up"
         states = {name: node.replica.state for name, node in self._nodes.items()}
-        return self._checker.settled(states, self._executors.each)
+        left = self._checker.settled(states, self._executors.each)
+        for node in self._nodes.values():
+            self._blame(node)
+            left = left or node.left()
+        tails = sum(node.feed.tails for node in self._nodes.values())
+        if left is None and tails > len(self._executors.each):
+            left = f"{tails} tails are open"
+        return left
+
+    def _blame(self, node: Node) -> None:
+        if node.bugs is not None:
+            self._checker.complain(node.bugs)
 
     def _wait(self, loop: VirtualLoop, bound_s: float, left: Callable[[], str | None]) -> None:
         deadline = loop.time() + bound_s
@@ -246,7 +257,9 @@ class SchedulerRun:
 
     def _has_died(self, name: NodeId, why: str) -> None:
         self._calls.close(name, silent=why == "power lost")
-        if self._nodes.pop(name, None) is not None:
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            self._blame(node)
             self._checker.end(name)
             self._checker.counts["crashes"] += 1
         self._note(name, f"DIED {why}")

@@ -6,6 +6,7 @@ live here: a check, a fault. Called by: `chaos.suites.scheduler`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from chaos.suites.raft_ends import AllPeers
@@ -19,13 +20,15 @@ from coordinator.log_clock import LogClock
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
+from coordinator.raft.standing import Role
 from coordinator.replica import Replica
 from coordinator.time_note import TimeNotes
 from raftbatch import records as r
-from raftbatch.errors import Fatal
+from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.ids import ClusterId, Identity, NodeId
 
 _DIRECTORY = "/data"
+_FINISH_S = 0.1  # between the last admission and the end
 _CLUSTER = ClusterId("0123456789abcdef" * 2)
 
 
@@ -80,16 +83,51 @@ class Node:
         self.feed = Feed(self.replica, self.node)
         self.api = Api(self.replica, self.leader, self.log, self.feed, self.node)
         self.replica.listeners += [self.clock, self.leader, self.feed, self.api]
-        notes = TimeNotes(
+        self._notes = TimeNotes(
             world.files, world.workers.start("notes"), world.clock, _DIRECTORY, self.clock
         )
-        notes.resume(self.log.last_index)
-        notes.start()
+        self._notes.resume(self.log.last_index)
+        self._notes.start()
 
     @property
     def is_idle(self) -> bool:
         """Whether all that is in its log is applied."""
         return self.log.applied == self.log.last_index
+
+    @property
+    def bugs(self) -> str | None:
+        """What its leader counts as a bug of its own; None: nothing."""
+        counts = self.leader.counts
+        if counts.stale_total or counts.voids_total or counts.rejected_total:
+            return f"{self.node} led, and counts {counts}"
+        return None
+
+    def left(self) -> str | None:
+        """Return what is kept here though nobody asks for anything any more; None: nothing."""
+        leader = self.leader
+        kept = {
+            "waits": len(self.api._waits) + len(self.api._index_waits),
+            "entries in flight": len(leader._sent),
+            "callers that wait for a leader": len(leader._waiting),
+            "asks in the inbox": 0 if leader._current is None else leader._current.inbox.items,
+        }
+        found = [f"{count} {what}" for what, count in kept.items() if count]
+        return f"{self.node} keeps {', '.join(found)}" if found else None
+
+    async def stop(self, heir: NodeId | None) -> None:
+        """End as a process does that is asked to: finish, hand over, and tell all who wait."""
+        self.leader.drain()
+        await asyncio.sleep(_FINISH_S)
+        if heir is not None and self.log.role is Role.LEADER:
+            try:
+                await self.log.transfer(heir)
+            except (RaftbatchError, Fatal):
+                pass  # it ends all the same
+        self.api.close()
+        self.feed.close()
+        self._notes.close()
+        self.leader.close()
+        self.log.close()
 
 
 def founding(options: Options) -> Sequence[r.Record]:

@@ -1,4 +1,4 @@
-"""The operator of the scheduler suite: models and policy change while it runs.
+"""The operator of the scheduler suite: models, policy and who leads change while it runs.
 
 What lives here: what an operator does. What must never live here: when faults strike
 (`chaos.nemesis`). Called by: `chaos.suites.scheduler`.
@@ -56,7 +56,7 @@ class Operator:
         executors: Executors,
         rng: Random,
     ) -> None:
-        self.counts: Counter[str] = Counter(changes=0, transfers=0)
+        self.counts: Counter[str] = Counter(changes=0, transfers=0, restarts=0)
         self._loop = loop
         self._nodes = nodes
         self._leader = leader
@@ -77,6 +77,8 @@ class Operator:
             self._later(self._options.changes_per_s, self._change)
         if self._options.transfers_per_s and self._options.nodes > 1:
             self._later(self._options.transfers_per_s, self._transfer)
+        if self._options.restarts_per_s:
+            self._later(self._options.restarts_per_s, self._restart)
 
     def end(self) -> None:
         """Change nothing more."""
@@ -90,7 +92,7 @@ class Operator:
             act()
             self._later(per_s, act)
 
-    # Leadership.
+    # Nodes.
 
     def _transfer(self) -> None:
         leader = self._leader()
@@ -106,6 +108,26 @@ class Operator:
                 return
 
         node.world.process.call(self._begin, move())
+
+    def _restart(self) -> None:
+        """Stop a node in good order; whoever starts nodes that are down starts it again."""
+        nodes = [node for node in self._nodes.values() if not node.world.process.paused]
+        if not nodes:
+            return
+        node = self._rng.choice(nodes)
+        others = [each for each in self._executors.nodes if each != node.node]
+        heir = self._rng.choice(others) if others else None
+
+        async def stop() -> None:
+            await node.stop(heir)
+            self.counts["restarts"] += 1
+            self._loop.after(0.0, self._kill, node)
+
+        node.world.process.call(self._begin, stop())
+
+    def _kill(self, node: Node) -> None:
+        if node.world.alive:
+            node.world.machine.kill(power=False)
 
     # Models and policy.
 

@@ -145,6 +145,7 @@ class Options:
         work, fleet: clients and executors.
         changes_per_s: how often an operator changes a model or the policy.
         transfers_per_s: how often leadership is moved.
+        restarts_per_s: how often a node is stopped in good order.
         piece_bytes: of a snapshot in one message.
         apply_bytes: applied in one turn of the loop.
         safety_s: how long faults strike.
@@ -166,6 +167,7 @@ class Options:
     fleet: Fleet
     changes_per_s: float
     transfers_per_s: float
+    restarts_per_s: float
     piece_bytes: int
     apply_bytes: int
     safety_s: float
@@ -209,6 +211,7 @@ def draw(seed: int) -> Options:
         fleet=_fleet(rng, workloads),
         changes_per_s=rng.choice((0.0, 0.0, 0.5, 1.0)),
         transfers_per_s=rng.choice((0.0, 0.2, 0.5)),
+        restarts_per_s=rng.choice((0.0, 0.0, 0.3)),
         piece_bytes=rng.choice((2000, 16 * _K, 1 << 20)),
         apply_bytes=rng.choice((_K, 16 * _K, 1 << 20)),
         safety_s=rng.choice((5.0, 7.0, 9.0)),
