@@ -13,12 +13,12 @@ What must never live here: a call of the product's core. Called by:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from chaos.checkers.scheduler_batches import Batches
 from chaos.checkers.scheduler_facts import Facts
 from chaos.checkers.scheduler_runs import RunHistory
-from chaos.checkers.scheduler_stories import Complain, Story, Waiting
+from chaos.checkers.scheduler_stories import Complain, Story, Waiting, why_never
 from coordinator.core import effects as e
 from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
@@ -87,6 +87,7 @@ class Model:
         self._counts = counts
         self._answer = answer
         self._given: dict[int, Outcome] = {}
+        self._late: dict[int, None] = {}
         self._last_number = 0
 
     def follow(
@@ -108,6 +109,7 @@ class Model:
         self.now_ms = max(self.now_ms, entry.at_ms)
         self._facts.begin(index)
         self._given = self._outcomes(applied.effects, look)
+        self._find_late(entry, applied.effects)
         self._end_of_themselves()
         for record, reply in zip(entry.records, applied.replies, strict=True):
             if isinstance(record, _DECISIONS) and reply.verdict in _REFUSALS:
@@ -153,12 +155,41 @@ class Model:
                 continue  # it is admitted by this very entry
             if outcome.kind is OutcomeKind.EXPIRED:
                 self._expire(story)
+                if number in self._late:
+                    continue
             elif outcome.code == "unknown_model" and story.key[:2] in self.deleting:
                 if self.batches.is_assigned(story):
                     self._complain(f"request {number} is ended by a deletion, though it runs")
             else:
                 continue
             self.end(number, early=True)
+
+    def _find_late(self, entry: r.Entry, effects: Sequence[e.Effect]) -> None:
+        """Note whom a Seal or an Assign may have found late, rather than time before it.
+
+        What stands between tells which: whether an answer takes it for ended.
+        """
+        self._late = {}
+        shed = {number for each in effects if isinstance(each, e.Shed) for number in each.numbers}
+        for number in [number for record in entry.records for number in self._named(record)]:
+            given = self._given.get(number)
+            is_expired = given is not None and given.kind is OutcomeKind.EXPIRED
+            if is_expired and number in self.open and number not in shed:
+                self._late[number] = None
+
+    def _named(self, record: r.Record) -> Sequence[int]:
+        """Return whom a record would end that are past their deadline."""
+        if isinstance(record, r.Seal):
+            return record.numbers
+        group = self.batches.groups.get(record.batch) if isinstance(record, r.Assign) else None
+        return [] if group is None else list(group.open)
+
+    def _end_late(self, *numbers: int) -> None:
+        """End those that are past their deadline by now."""
+        for number in numbers:
+            if number in self._late:
+                del self._late[number]
+                self.end(number, early=True)
 
     def _expire(self, story: Story) -> None:
         """Judge an outcome `expired`: neither before the deadline, nor long after."""
@@ -217,6 +248,7 @@ class Model:
                 self.policy = record.policy
             case _:
                 assert isinstance(reply, e.Reply)
+                self._end_late(*self._named(record))
                 self.batches.follow(record, reply)
 
     def _admit(self, record: r.Admit, reply: e.Verdicts) -> None:
@@ -266,22 +298,14 @@ class Model:
             record.parameters[place],
             record.traceparent[place],
         )
-        if why := self._why_never(story, model):
+        if why := why_never(story, model, self.policy):
             self._complain(f"request {number} is admitted, of {why}")
         self.stories[number] = self.open[number] = self.names[name] = self.tickets[
             name, self.index
         ] = story
         self.totals["admitted"] += 1
         self._counts["admitted"] += 1
-        self.waiting.add(story, self.policy, model)
-
-    def _why_never(self, story: Story, model: Settings) -> str:
-        """Return which limit of a request is exceeded; empty: none."""
-        if story.rows > (model.max_batch_size or 1):
-            return f"{story.rows} rows"
-        if story.size > min(model.max_batch_bytes, self.policy.request_bytes_max):
-            return f"{story.size} bytes"
-        return f"priority {story.priority}" if story.priority >= model.priority_levels else ""
+        self.waiting.add(story, self.policy, model, [self.open[each] for each in self._late])
 
     def _meet(
         self, record: r.Admit, place: int, name: str, verdict: Verdict, ticket: int | None
@@ -292,6 +316,8 @@ class Model:
         if known is None:
             self._complain(f"{name!r} is answered {verdict.name}, and never came")
             return
+        if verdict is not Verdict.KNOWN:
+            self._end_late(known.number)
         is_same = known.content_hash in (b"", record.content_hash[place])
         is_open = known.ended is None
         fits = {
@@ -327,6 +353,8 @@ class Model:
             name, verdict = f"{tenant}\0{request_id}", Verdict(said)
             known = self.names.get(name)
             is_known = self._must_be_known(known)
+            if known is not None and verdict is Verdict.ENDED:
+                self._end_late(known.number)
             if verdict is Verdict.OK:
                 outcome = self._given.get(known.number) if known is not None else None
                 if known is None or outcome is None or outcome.kind is not OutcomeKind.CANCELLED:
@@ -354,6 +382,7 @@ class Model:
         ):
             known = self.names.get(f"{tenant}\0{request_id}")
             if verdict == Verdict.OK:
+                self._end_late(known.number if known is not None else 0)
                 if known is None or known.ended is None:
                     self._complain(f"{request_id!r} is acknowledged, and has no outcome")
                 else:

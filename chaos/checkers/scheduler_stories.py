@@ -49,6 +49,11 @@ class Story:
     ended: Outcome | None = None
     is_acknowledged: bool = False
 
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self.name.partition("\0")[0]
+
     def must_be_known(self, policy: Policy, now_ms: int) -> bool:
         """Return whether its id may not have been forgotten by this log time."""
         return self.ended is None or self.ended.at_ms + policy.dedupe_retention_ms > now_ms
@@ -146,20 +151,30 @@ class Waiting:
         self._counts: dict[object, list[int]] = {}
         self._lanes: dict[Key, dict[int, dict[int, Story]]] = {}
 
-    def add(self, story: Story, policy: Policy, model: Model) -> None:
-        """Count one that was taken in: it must have had room."""
-        tenant = story.name.partition("\0")[0]
-        own = [each for each in policy.tenants if each.tenant == tenant]
+    def add(
+        self, story: Story, policy: Policy, model: Model, perhaps: Sequence[Story] = ()
+    ) -> None:
+        """Count one that was taken in: it must have had room.
+
+        Args:
+            story: that one.
+            policy: limits.
+            model: limits of its version.
+            perhaps: others that may have ended just before.
+        """
+        own = [each for each in policy.tenants if each.tenant == story.tenant]
         limits: list[tuple[object, Sequence[int]]] = [
             (None, _limits(policy)),
             (story.key[:2], _limits(model)),
-            (tenant, _limits(own[0]) if own else _tenant_limits(policy)),
+            (story.tenant, _limits(own[0]) if own else _tenant_limits(policy)),
         ]
         for whose, most in limits:
             counts = self._counts.setdefault(whose, [0, 0, 0])
+            gone = [each for each in perhaps if whose in (None, each.key[:2], each.tenant)]
+            less = (len(gone), sum(each.rows for each in gone), sum(each.size for each in gone))
             for place, more in enumerate((1, story.rows, story.size)):
                 counts[place] += more
-                if counts[place] > most[place]:
+                if counts[place] - less[place] > most[place]:
                     what = ("requests", "rows", "bytes")[place]
                     self._complain(
                         f"{counts[place]} {what} wait for {whose or 'all'}, of {most[place]} "
@@ -169,7 +184,7 @@ class Waiting:
 
     def end(self, story: Story) -> None:
         """Count one no more that has ended."""
-        for whose in (None, story.key[:2], story.name.partition("\0")[0]):
+        for whose in (None, story.key[:2], story.tenant):
             counts = self._counts[whose]
             counts[0] -= 1
             counts[1] -= story.rows
@@ -208,6 +223,15 @@ class Waiting:
         for lane in self._lanes[key].values():
             if lane:
                 yield next(iter(lane.values()))
+
+
+def why_never(story: Story, model: Model, policy: Policy) -> str:
+    """Return which limit of a request is exceeded; empty: none."""
+    if story.rows > (model.max_batch_size or 1):
+        return f"{story.rows} rows"
+    if story.size > min(model.max_batch_bytes, policy.request_bytes_max):
+        return f"{story.size} bytes"
+    return f"priority {story.priority}" if story.priority >= model.priority_levels else ""
 
 
 def backoff_ms(model: Model, times: int) -> int:
