@@ -120,7 +120,8 @@ class SchedulerChecker:
         return watch
 
     def end(self, node: NodeId) -> None:
-        """Forget the replica of a node that died."""
+        """Forget the replica of a node that died: that is a fault, whatever was healed before."""
+        self.model.healed_ms = self._clock_from_ms = self._ahead_ms = None
         watch = self._watches.pop(node, None)
         if watch is not None:
             watch.is_over = True

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from chaos.checkers.scheduler import SchedulerChecker
 from coordinator.core.apply import apply
 from coordinator.core.effects import Applied, Reply, Verdict
 from coordinator.core.snapshot import Capture, restore
@@ -368,26 +367,3 @@ def test_replica_that_differs_in_the_end_is_found() -> None:
     live = {name: Executor(each.incarnation) for name, each in found.state.executors.items()}
     found.checker.settled({N1: found.state, N2: replica.state}, live)
     assert f"{N2}'s state at" in found.violation
-
-
-# Log time.
-
-
-@pytest.mark.parametrize(
-    ("log_ms", "real_ms", "is_found"),
-    [(10_000, 10_000, False), (9_700, 10_000, False), (4_000, 10_000, True), (20, 2_000, True)],
-)
-def test_log_time_passes_as_the_worlds_does(log_ms: int, real_ms: int, *, is_found: bool) -> None:
-    now = [0]
-    checker = SchedulerChecker(lambda payload: b"", real_ms=lambda: now[0])
-    found = Scene(checker=checker)
-    found.checker.healed()
-    now[0] += 1_000
-    found.do(r.Advance())  # too early to be judged by
-    now[0] += 2_000
-    found.at_ms += 50_000
-    found.do(r.Advance())
-    now[0] += real_ms
-    found.at_ms += log_ms
-    found.do(r.Advance())
-    assert ("log time has parted" in found.violation) == is_found

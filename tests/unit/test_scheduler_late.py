@@ -1,4 +1,4 @@
-"""The checker's model and requests that are found late by a Seal or an Assign, in one entry."""
+"""Time before the scheduler's checker: requests found late within an entry, and the log's clock."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from chaos.checkers.scheduler import SchedulerChecker
 from coordinator.core.effects import Verdicts
 from raftbatch import records as r
 from raftbatch.kinds import LapseReason, Ran, Release
 from raftbatch.settings import Model, Policy
 from tests.unit.core.tables import KEY
-from tests.unit.scheduler_scene import Scene
+from tests.unit.scheduler_scene import N2, Scene
 
 # Time is looked at in grains of 1/256 of a timeout: past that deadline nobody is at once.
 TIMEOUT_MS = 25_600
@@ -79,3 +80,38 @@ def test_duplicate_that_is_answered_wrongly_is_found_all_the_same() -> None:
     assert not found.violation
     known = Verdicts(b"\x01", ((0, 3),))
     assert "is answered KNOWN" in found.said_to(found.admission("a"), known)
+
+
+# Log time.
+
+
+def test_death_of_a_node_after_the_heal_is_a_fault_again() -> None:
+    now = [0]
+    found = Scene(checker=SchedulerChecker(lambda payload: b"", real_ms=lambda: now[0]))
+    found.checker.healed()
+    now[0] += 3_000
+    found.do(r.Advance())
+    found.checker.end(N2)
+    found.at_ms += 70_000
+    found.do(r.Advance())
+    assert not found.violation
+
+
+@pytest.mark.parametrize(
+    ("log_ms", "real_ms", "is_found"),
+    [(10_000, 10_000, False), (9_700, 10_000, False), (4_000, 10_000, True), (20, 2_000, True)],
+)
+def test_log_time_passes_as_the_worlds_does(log_ms: int, real_ms: int, *, is_found: bool) -> None:
+    now = [0]
+    checker = SchedulerChecker(lambda payload: b"", real_ms=lambda: now[0])
+    found = Scene(checker=checker)
+    found.checker.healed()
+    now[0] += 1_000
+    found.do(r.Advance())  # too early to be judged by
+    now[0] += 2_000
+    found.at_ms += 50_000
+    found.do(r.Advance())
+    now[0] += real_ms
+    found.at_ms += log_ms
+    found.do(r.Advance())
+    assert ("log time has parted" in found.violation) == is_found
