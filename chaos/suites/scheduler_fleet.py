@@ -25,7 +25,7 @@ from raftbatch import records as r
 from raftbatch.errors import RaftbatchError
 from raftbatch.ids import NodeId
 
-_REFUSAL = 0.3
+_REFUSAL = 0.6
 _CHANGE_S = 0.3  # until executors know of a model that was put
 
 

@@ -37,7 +37,7 @@ EXECUTOR_FAULTS = {
     "cut": 2,
     "deafen": 2,
     "break": 2,
-    "refuse": 1,
+    "refuse": 3,
     "slow": 1,
     "astray": 1,
 }
