@@ -45,7 +45,7 @@ class Operation:
         kind: what was called.
         tenant, request_id: about which request.
         content: the payload that was to be submitted; empty otherwise.
-        traceparent: to be submitted with it, so that it is known whose Admit came through.
+        traceparent: of the last try of a submit, to be sent with it: see `tries`.
         outcome: `ok`, `fail` (definitely not), or `info` (perhaps).
         known: what was known of the id when it was called.
     """
@@ -82,20 +82,34 @@ class ClientHistory:
         self._counts = counts
         self._model = model
         self._told: dict[tuple[str, int], Answer] = {}
+        self._tries: dict[str, Operation] = {}
+        self._refused: dict[str, RaftbatchError] = {}
 
     def invoke(self, kind: Kind, tenant: str, request_id: str, content: bytes = b"") -> Operation:
-        """Note that a client calls.
-
-        A submit is to carry the operation's `traceparent`. A call that tries again, at
-        this node or another, is the same operation.
-        """
-        number = len(self.operations) + 1
-        traceparent = f"00-{number:032x}-{number:016x}-00"
-        operation = Operation(kind, tenant, request_id, content, traceparent)
+        """Note that a client calls. A call that tries again, anywhere, is the same operation."""
+        operation = Operation(kind, tenant, request_id, content, "")
         operation.known = self._model.names.get(operation.name)
         self.operations.append(operation)
         self._counts[f"{kind}_calls"] += 1
         return operation
+
+    def tries(self, operation: Operation) -> str:
+        """Note that a submit is sent, or sent again; return the `traceparent` to send with it.
+
+        It tells which try came through, should one that was refused have done so.
+        """
+        number = len(self._tries) + 1
+        operation.traceparent = f"00-{number:032x}-{number:016x}-00"
+        self._tries[operation.traceparent] = operation
+        return operation.traceparent
+
+    def refused(self, operation: Operation, error: RaftbatchError) -> None:
+        """Note that the last try of a submit failed, whatever becomes of the next one.
+
+        If it failed definitely, the request that it asked for is never admitted by it.
+        """
+        if error.definite:
+            self._refused[operation.traceparent] = error
 
     def ok(self, operation: Operation, value: int | Answer | bool) -> None:
         """Note an answer: it must be true of what is committed by now.
@@ -187,14 +201,13 @@ class ClientHistory:
 
     def judge(self) -> None:
         """Judge all calls, once nothing is under way any more."""
-        submits = {each.traceparent: each for each in self.operations if each.kind == "submit"}
         cancels: dict[str, list[Operation]] = {}
         for each in self.operations:
             if each.kind == "cancel":
                 cancels.setdefault(each.name, []).append(each)
         for (name, ticket), story in self._model.tickets.items():
             if ticket:
-                self._is_asked_for(story, submits.get(story.traceparent))
+                self._is_asked_for(story, self._tries.get(story.traceparent))
             if story.ended is None:
                 self._complain(f"{name!r} was admitted with {ticket}, and has no outcome")
             elif story.ended.kind is OutcomeKind.CANCELLED:
@@ -208,3 +221,5 @@ class ClientHistory:
             self._complain(f"{story} was admitted, of {operation}")
         elif operation.outcome == "fail":
             self._complain(f"{operation} failed definitely, and was admitted as {story.number}")
+        elif (error := self._refused.get(story.traceparent)) is not None:
+            self._complain(f"a try of {operation} failed, {error!r}, and was admitted: {story}")

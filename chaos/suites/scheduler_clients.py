@@ -203,10 +203,12 @@ class Clients:
         left = []
         for one in drawn:
             operation = self._history.invoke("submit", one.tenant, one.request_id, one.payload)
-            traced = replace(one, traceparent=operation.traceparent)
-            left.append(Asked(traced, operation))
+            left.append(Asked(one, operation))
         while left:
             asked = left
+            for each in asked:
+                traceparent = self._history.tries(each.operation)
+                each.submission = replace(each.submission, traceparent=traceparent)
             answers = await self._send([each.submission for each in asked])
             left = [
                 each
@@ -246,6 +248,7 @@ class Clients:
         asked.is_unsure = asked.is_unsure or may_have_happened(answer)
         if isinstance(answer, Lost):
             return True
+        history.refused(operation, answer)
         if isinstance(answer, AGAIN) and not self._gives_up(answer):
             return True
         self.counts[answer.slug] += 1

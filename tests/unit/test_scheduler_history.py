@@ -21,7 +21,8 @@ def submits(found: Scene, request_id: str = "a", content: bytes = CONTENT) -> Op
     """Let a client submit a request, and the log admit it."""
     operation = found.checker.history.invoke("submit", "t", request_id, content)
     admission = found.admission(request_id)
-    assert found.one(replace(admission, traceparent=(operation.traceparent,))) == "OK"
+    traceparent = found.checker.history.tries(operation)
+    assert found.one(replace(admission, traceparent=(traceparent,))) == "OK"
     return operation
 
 
@@ -189,6 +190,33 @@ def test_submit_that_failed_and_took_effect_is_found() -> None:
     history.info(history.invoke("cancel", "t", "a"))
     found.checker.judge()
     assert "failed definitely, and was admitted" in found.violation
+
+
+def test_try_that_failed_and_took_effect_is_found() -> None:
+    """Though the next one was answered well: it joined what the first had done."""
+    found = Scene()
+    history = found.checker.history
+    operation = submits(found)
+    history.refused(operation, errors.NotLeader("n2 leads"))
+    history.tries(operation)
+    history.ok(operation, found.state.index)
+    _cancels(found, "a")
+    history.info(history.invoke("cancel", "t", "a"))
+    found.checker.judge()
+    assert "a try of" in found.violation
+
+
+def test_try_of_which_nothing_was_known_may_have_taken_effect() -> None:
+    found = Scene()
+    history = found.checker.history
+    operation = submits(found)
+    history.refused(operation, errors.OutcomeUnknown("perhaps"))
+    history.tries(operation)
+    history.ok(operation, found.state.index)
+    _cancels(found, "a")
+    history.info(history.invoke("cancel", "t", "a"))
+    found.checker.judge()
+    assert not found.violation
 
 
 def test_known_request_that_is_not_known_is_found() -> None:
