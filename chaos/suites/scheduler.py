@@ -48,6 +48,7 @@ _ENDED_S = 60.0  # within which every request must have its outcome: poison take
 _SETTLED_S = 15.0  # within which all replicas are equal, and nothing is under way
 _SLICE_S = 0.1
 _ASK_S = 0.5  # how often somebody asks whether all is well again
+_GONE_MAX = 20  # callers that have just hung up, which the node does not know yet
 _OTHERS = "others"  # the column of all that is no node, in a trace
 _NOTE_S = 0.5  # how often a node notes what time it is: runs are short
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
@@ -169,7 +170,7 @@ class SchedulerRun:
         self._operator.end()
         nemesis.heal()
         self._calls.heal()
-        self._calls.options = CallOptions()
+        self._calls.options = CallOptions(timeout_s=options.calls.timeout_s)
         self._executors.heal()
         self._recover(loop, "all was healed")
         self._checker.healed()
@@ -195,14 +196,19 @@ class SchedulerRun:
         """Within ten seconds somebody leads, and takes requests in, or says that it is full."""
         deadline = loop.time() + _HEALED_S
         counts = self._clients.counts
-        before = counts["answered"]
+        before, mark = counts["answered"], None
         while loop.time() < deadline:
-            self._clients.ask_one()
+            if mark is None:
+                self._clients.ask_one()
             loop.run_for(_ASK_S)
             leader = self._leader()
-            is_idle = leader is not None and self._nodes[leader].is_idle
-            if is_idle and counts["answered"] > before:
+            if leader is None:
+                continue
+            log = self._nodes[leader].log
+            if mark is not None and log.applied >= mark:
                 return
+            if counts["answered"] > before:
+                mark = log.last_index  # what was appended before all was well is applied, too
         self._break(f"no request was taken in for {_HEALED_S:.0f} s after {since}")
 
     def _settle(self, loop: VirtualLoop) -> None:
@@ -215,7 +221,6 @@ class SchedulerRun:
         states = {name: node.replica.state for name, node in self._nodes.items()}
         left = self._checker.settled(states, self._executors.each)
         for node in self._nodes.values():
-            self._blame(node)
             left = left or node.left()
         tails = sum(node.feed.tails for node in self._nodes.values())
         if left is None and tails > len(self._executors.each):
@@ -223,6 +228,9 @@ class SchedulerRun:
         return left
 
     def _blame(self, node: Node) -> None:
+        asking = self._calls.count(node.node)
+        if node.waits > asking + _GONE_MAX:
+            self._checker.complain(f"{node.node} keeps {node.waits} waits for {asking} callers")
         if node.bugs is not None:
             self._checker.complain(node.bugs)
 
@@ -232,6 +240,8 @@ class SchedulerRun:
             if loop.time() >= deadline:
                 self._break(f"{why}, {bound_s:.0f} s after the last fault")
             loop.run_for(_SLICE_S)
+            for node in self._nodes.values():
+                self._blame(node)
 
     # Nodes.
 

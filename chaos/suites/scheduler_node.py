@@ -90,9 +90,9 @@ class Node:
         self._notes.start()
 
     @property
-    def is_idle(self) -> bool:
-        """Whether all that is in its log is applied."""
-        return self.log.applied == self.log.last_index
+    def waits(self) -> int:
+        """Calls that wait for an outcome, or for an index, as far as it knows."""
+        return len(self.api._waits) + len(self.api._index_waits)
 
     @property
     def bugs(self) -> str | None:
@@ -106,7 +106,7 @@ class Node:
         """Return what is kept here though nobody asks for anything any more; None: nothing."""
         leader = self.leader
         kept = {
-            "waits": len(self.api._waits) + len(self.api._index_waits),
+            "waits": self.waits,
             "entries in flight": len(leader._sent),
             "callers that wait for a leader": len(leader._waiting),
             "asks in the inbox": 0 if leader._current is None else leader._current.inbox.items,

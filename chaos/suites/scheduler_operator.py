@@ -148,18 +148,18 @@ class Operator:
             priority_aging_ms=self._rng.choice((0, 50, 1000)),
             seal_when_idle=self._rng.random() < 0.3,
         )
-        if not await self._ask("put_model", lambda api: api.put_model(changed)):
-            return
+        is_done = await self._ask("put_model", lambda api: api.put_model(changed))
+        if _id(changed) not in self._ready:
+            # It is there now, or may be: also one that was deleted while this was under way.
+            self._ready.append(_id(changed))
+            self._executors.put_models(tuple(self._ready))
         models = self._clients.models
-        if is_new:
+        if is_done and is_new:
             self._clients.models = [*models, changed]
-        else:
+        elif is_done:
             self._clients.models = [
                 changed if _id(each) == _id(changed) else each for each in models
             ]
-        if is_new:
-            self._ready.append(_id(changed))
-            self._executors.put_models(tuple(self._ready))
 
     async def _delete(self) -> None:
         """Delete a version, not the last one."""

@@ -65,7 +65,8 @@ class CallOptions:
         loss: of a question, and again of its answer.
         timeout_s: the caller waits so long, if it does not say how long.
         notice_s: how long a caller takes to notice that a node has died.
-        cut_s: how long a stream stands still, when cut, until both ends give it up.
+        cut_s: how long nothing comes of a stream that is cut, or of a node that is silent, until
+            it is given up.
     """
 
     delay_s: Span = (0.0002, 0.002)
@@ -121,6 +122,10 @@ class Calls(Generic[D]):
         """What is being asked, for people."""
         return [f"{call.caller} asks {call.node} for {call.what}" for call in self._under_way]
 
+    def count(self, node: NodeId) -> int:
+        """Return how many ask a node for something now."""
+        return sum(call.node == node for call in self._under_way)
+
     # Nodes.
 
     def open(self, node: NodeId, process: Process, door: D) -> None:
@@ -129,7 +134,7 @@ class Calls(Generic[D]):
         self._doors[node] = process, door
 
     def close(self, node: NodeId, *, silent: bool = False) -> None:
-        """Take in that a node has died; with `silent` nobody hears of it but by waiting."""
+        """Take in that a node has died; with `silent` it takes callers longer to notice."""
         gone = self._doors.pop(node, None)
         if silent:
             self._silent[node] = None
@@ -138,10 +143,12 @@ class Calls(Generic[D]):
         for call in list(self._under_way):
             if call.node != node or call.life is not gone[0]:
                 continue
-            if not silent:
-                self._after(self.options.notice_s, self._lose, call, f"{node} died")
-            elif call.stream is not None:
-                self._after(self.options.cut_s, self._lose, call, f"{node} is silent")
+            why, span_s = (
+                (f"{node} is silent", self.options.cut_s)
+                if silent
+                else (f"{node} died", self.options.notice_s)
+            )
+            self._after(span_s, self._lose, call, why)
 
     # Callers.
 
@@ -229,10 +236,11 @@ class Calls(Generic[D]):
         return call
 
     def _arrive(self, call: _Call, act: Act[D, Any]) -> None:
-        if call not in self._under_way or self._cuts.get((call.caller, call.node)):
+        if call not in self._under_way:
             return
         door = self._doors.get(call.node)
-        if call.node in self._silent:
+        if call.node in self._silent or self._cuts.get((call.caller, call.node)):
+            self._after(self.options.cut_s, self._lose, call, f"{call.node} is silent")
             return
         if door is None or call.life not in (None, door[0]):
             is_sure = call.life is None
@@ -290,7 +298,10 @@ class Calls(Generic[D]):
         self._loop.at(stream.last_ns, self._bring, call, stream, message)
 
     def _answer(self, call: _Call, answer: object) -> None:
-        if self._cuts.get((call.node, call.caller)) or call not in self._under_way:
+        if call not in self._under_way:
+            return
+        if self._cuts.get((call.node, call.caller)):
+            self._after(self.options.cut_s, self._lose, call, "the way back was cut")
             return
         self._tell("answer", call, answer)
         if call.answer.done():
