@@ -52,15 +52,19 @@ bench: $(STAMP) ## run every script in benchmarks/
 	@set -e; for name in $(basename $(notdir $(wildcard benchmarks/bench_*.py))); do \
 	    echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
 
-SUITE ?= journal
-SEEDS ?= 2000
+SUITE ?= scheduler
+SEEDS ?= 500
+SEED  ?=
 
-sim: $(STAMP) ## simulated runs: SUITE=journal SEEDS=2000
+sim: $(STAMP) ## simulated runs: SUITE=scheduler SEEDS=500; or one of them again: SEED=7
 	@case "$(SEEDS)" in ''|0*|*[!0-9]*) \
-	    echo "make $@: SEEDS=$(SEEDS) is not a number of seeds, such as SEEDS=2000" >&2; exit 2;; esac
-	$(BIN)/python -m chaos sim --suite $(SUITE) --seeds 0..$$(($(SEEDS) - 1))
+	    echo "make $@: SEEDS=$(SEEDS) is not a number of seeds, such as SEEDS=500" >&2; exit 2;; esac
+	@case "$(SEED)" in *[!0-9]*) \
+	    echo "make $@: SEED=$(SEED) is not a seed, such as SEED=7" >&2; exit 2;; esac
+	$(BIN)/python -m chaos sim --suite $(SUITE) \
+	    $(if $(SEED),--seeds $(SEED) $(if $(filter raft scheduler,$(SUITE)),--digest),--seeds 0..$$(($(SEEDS) - 1)))
 
-mutants: $(STAMP) ## search anew for the seed or test that finds each known bug: SUITE=journal
+mutants: $(STAMP) ## search anew for the seed or test that finds each known bug: SUITE=scheduler
 	$(BIN)/python -m chaos mutants --suite $(SUITE)
 
 chaos-clean: $(STAMP) ## remove what a harness that was killed left on this machine (as root)

@@ -17,7 +17,7 @@ import typer
 
 from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
-from chaos.runner import CORES, SUITES, Verdict, parse_seeds, run_seeds, summary
+from chaos.runner import CORES, SUITES, Verdict, digest_of, parse_seeds, run_seeds, summary
 from chaos.worlds import namespaces
 from chaos.worlds.points import missed, without_points
 
@@ -41,6 +41,9 @@ def sim(
     core: Annotated[
         str, typer.Option(help="Of suite raft: `hardened`, or `stock` pysyncobj.")
     ] = "hardened",
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Of each seed that passes, digest the whole trace.")
+    ] = False,
 ) -> None:
     """Run seeds in the simulated world. Exit code 1 if a promise broke."""
     if core not in CORES:
@@ -48,7 +51,12 @@ def sim(
     suite += CORES[core]
     chosen = _checked(suite, seeds)
     print(f"seeds {seeds} of suite {suite}")
+    if len(chosen) == 1:
+        processes = 1
     verdicts = list(_told(suite, run_seeds(suite, chosen, processes or os.cpu_count() or 1)))
+    for verdict in verdicts if digest else ():
+        if not verdict.violation:
+            print(f"trace of seed {verdict.seed}: {_digest(suite, verdict.seed)}")
     _end(summary(verdicts))
 
 
@@ -144,6 +152,13 @@ def _checked(suite: str, seeds: str) -> range:
         return parse_seeds(seeds)
     except ValueError as error:
         raise typer.BadParameter(f"seeds: {error}") from None
+
+
+def _digest(suite: str, seed: int) -> str:
+    try:
+        return digest_of(suite, seed)
+    except ValueError as error:
+        raise typer.BadParameter(f"--digest: {error}") from None
 
 
 def _told(suite: str, verdicts: Iterable[Verdict]) -> Iterable[Verdict]:

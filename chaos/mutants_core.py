@@ -39,8 +39,8 @@ CORE = [
     Mutant(
         "content-not-compared",
         _CORE + "admission",
-        "            same = request.content_hash == content_hash\n",
-        "            same = True\n",
+        "        same = request.content_hash == content_hash\n",
+        "        same = True\n",
         _by(_ADMISSION + "same_id_with_other_content_is_a_conflict"),
     ),
     Mutant(

@@ -18,6 +18,7 @@ SUITES = {
     "journal": "chaos.suites.journal",
     "raft": "chaos.suites.raft",
     "raft-stock": "chaos.suites.raft_stock",
+    "scheduler": "chaos.suites.scheduler",
 }
 """Where each suite's `run_seed(seed)` is; it returns what it counted, or raises."""
 
@@ -45,6 +46,19 @@ def run_one(suite: str, seed: int) -> Verdict:
         raise
     except BaseException as error:  # noqa: BLE001 - a crash that escapes is a finding too
         return Verdict(seed, {}, "".join(traceback.format_exception(error)))
+
+
+def digest_of(suite: str, seed: int) -> str:
+    """Run a seed again, and return a digest of everything that happened in it.
+
+    Raises:
+        ValueError: the suite keeps no trace.
+    """
+    trace_digest = getattr(importlib.import_module(SUITES[suite]), "trace_digest", None)
+    if trace_digest is None:
+        raise ValueError(f"suite {suite} keeps no trace")
+    digest: str = trace_digest(seed)
+    return digest
 
 
 def run_seeds(suite: str, seeds: Iterable[int], processes: int) -> Iterator[Verdict]:

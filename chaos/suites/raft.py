@@ -12,7 +12,6 @@ a fault (`chaos.faults`). Called by: `chaos.runner`, the property tests.
 from __future__ import annotations
 
 from random import Random
-from typing import cast
 
 from chaos.checkers.raft import Life, RaftChecker, Violation, quiet, reads_too_much
 from chaos.checkers.raft_history import History
@@ -20,6 +19,7 @@ from chaos.faults import Site
 from chaos.nemesis import Nemesis
 from chaos.point_faults import PointNemesis
 from chaos.suites.raft_clients import Clients
+from chaos.suites.raft_ends import AllPeers, LogEnd, written_and_read
 from chaos.suites.raft_operator import Operator
 from chaos.suites.raft_options import draw
 from chaos.suites.raft_replica import ListReplica
@@ -33,10 +33,9 @@ from chaos.worlds.sim import SimNode
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
-from coordinator.raft.membership import Membership, founders
-from coordinator.raft.messages import BULK, Message
+from coordinator.raft.membership import founders
+from coordinator.raft.messages import BULK
 from coordinator.raft.standing import Role
-from coordinator.raft.wire import decode, encode
 from raftbatch.errors import CannotStart, DiskFailed, Fatal, Removed
 from raftbatch.ids import ClusterId, Identity, NodeId
 
@@ -68,38 +67,6 @@ def trace_digest(seed: int) -> str:
     return f"{trace.digest.hexdigest()} {sorted(counts.items())}"
 
 
-def _written_and_read(message: object) -> object:
-    """Return what comes of a message on its way over a socket."""
-    return decode(memoryview(b"".join(encode(cast("Message", message)))))
-
-
-class _End:
-    """Where a node's messages come in."""
-
-    def __init__(self, log: ReplicatedLog) -> None:
-        self.incarnation = log.identity.incarnation
-        self.admits = log.admits
-        self.refused = log.refused
-        self.connected = log.connected
-        self.disconnected = log.disconnected
-        self._receive = log.receive
-
-    def receive(self, peer: NodeId, message: object) -> None:
-        """Hand in a message."""
-        self._receive(peer, cast("Message", message))
-
-
-class _Peers:
-    """What the product sends through: everybody is connected to everybody."""
-
-    def __init__(self, port: Port) -> None:
-        self.send = port.send
-        self.drop = port.drop
-
-    def update(self, membership: Membership) -> None:
-        """Leave all connections as they are."""
-
-
 class RaftRun:
     """One run.
 
@@ -126,7 +93,7 @@ class RaftRun:
         loop = WatchedLoop()
         try:
             with loop:
-                wire = _written_and_read if self._seed % _ENCODED_ONE_IN == 0 else None
+                wire = written_and_read if self._seed % _ENCODED_ONE_IN == 0 else None
                 cluster = SimCluster(
                     loop, self._seed, self._nodes, self._boot, wire=wire, bulk=BULK
                 )
@@ -285,7 +252,7 @@ class RaftRun:
                 world,
                 _DIRECTORY,
                 options.storage,
-                _Peers(port),
+                AllPeers(port),
                 replica,
                 options.log,
                 failed,
@@ -295,7 +262,7 @@ class RaftRun:
                 checker.complain(f"{node} cannot start: {error!r}")
             raise
         lives.append(checker.begin(node, log))
-        return _End(log)
+        return LogEnd(log)
 
     def _has_left(self, node: NodeId, incarnation: int) -> None:
         """Judge that a node has ended as a member no more."""

@@ -144,9 +144,11 @@ def _remember(state: State, tenant: str, name: str) -> Verdict:
     """Remember the cancel of an id that may still come, as its outcome."""
     policy = state.policy
     use = state.use_of_tenant(tenant)
-    if use is None or len(state.dedupe) >= policy.dedupe_entries_max:
-        return Verdict.OVERLOADED
-    if state.outcome_bytes + OUTCOME_BYTES > policy.outcome_bytes_max:
+    if (
+        use is None
+        or len(state.dedupe) >= policy.dedupe_entries_max
+        or state.outcome_bytes + OUTCOME_BYTES > policy.outcome_bytes_max
+    ):
         state.forget_idle_tenant(tenant)
         return Verdict.OVERLOADED
     if use.cancels >= policy.cancels_remembered_max:

@@ -179,7 +179,8 @@ def test_remembered_cancels_are_bounded_for_each_tenant() -> None:
 
 def test_remembered_cancels_respect_the_bounds_of_all() -> None:
     core = Core(policy=Policy(dedupe_entries_max=1))
-    assert core.one(r.Cancel(("t", "t"), ("a", "b"))) == "UNKNOWN_REQUEST OVERLOADED"
+    assert core.one(r.Cancel(("t", "u"), ("a", "b"))) == "UNKNOWN_REQUEST OVERLOADED"
+    assert list(core.state.tenant_use) == ["t"], "a tenant that has nothing takes no room"
     core = Core(policy=Policy(outcome_bytes_max=200))
     assert core.one(r.Cancel(("t", "u"), ("a", "b"))) == "UNKNOWN_REQUEST OVERLOADED"
     assert list(core.state.tenant_use) == ["t"]

@@ -1,0 +1,102 @@
+"""The scheduler keeps its promises, whatever the world does: G0, G2 to G6, G8 to G13.
+
+Whole clusters of the product in the simulated world, with executors and clients
+(`chaos.suites.scheduler`), one a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from chaos.runner import run_seeds, summary
+from chaos.suites.scheduler import run_seed, trace_digest
+
+QUICK = range(8)
+LAST = 88
+DETERMINISM = "from chaos.suites.scheduler import trace_digest; print(trace_digest({seed}))"
+HAPPENS = (
+    "ok",
+    "failed",
+    "expired",
+    "cancelled",
+    "quota_exceeded",
+    "overloaded",
+    "request_id_conflict",
+    "outcome_forgotten",
+    "unknown_request",
+    "cancelled_before",
+    "acknowledged",
+    "lapsed_executor_lost",
+    "lapsed_timed_out",
+    "lapsed_failed",
+    "lapsed_refused",
+    "bisect_records",
+    "quarantine_records",
+    "probe_records",
+    "free_records",
+    "leave_records",
+    "stale_reports",
+    "reruns",
+    "deletemodel_records",
+    "advance_records",
+    "crashes",
+    "installs",
+    "transfers",
+    "restarts",
+    "whole_states",
+)
+"""What drawn runs must reach: where one of these is 0, the suite has become blind."""
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_scheduler_seed(seed: int) -> None:
+    """A few drawn runs, for those who cannot wait."""
+    counts = run_seed(seed)
+    assert counts["outcomes"] > 0
+    assert counts["settled"] >= 2, "once before all lost their power, and once after"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_scheduler_seeds() -> None:
+    """Some dozens more; a failure names its seed."""
+    seeds = range(QUICK.stop, LAST)
+    verdicts = list(run_seeds("scheduler", seeds, min(2, os.cpu_count() or 1)))
+    for verdict in verdicts:
+        again = f"python -m chaos sim --suite scheduler --seeds {verdict.seed}"
+        assert verdict.violation is None, f"{verdict.violation}\nagain: {again}"
+    counts = summary(verdicts)
+    assert counts["seeds"] == len(seeds)
+    for what in HAPPENS:
+        assert counts.get(what, 0) > 0, f"{what} never happened: the suite has become blind"
+
+
+def test_scheduler_seed_is_one_identical_run() -> None:
+    """Every call and message at the same instant, whatever the hash seed is and what ran before."""
+    digests = [trace_digest(5), trace_digest(5)]
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", DETERMINISM.format(seed=5)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.append(done.stdout.strip())
+    assert len(set(digests)) == 1, digests
+
+
+def test_scheduler_seed_is_repeated_by_the_command_that_anybody_can_run() -> None:
+    """It prints the seed first, then the digest of the trace, and the counts last."""
+    command = [sys.executable, "-m", "chaos", "sim", "--suite", "scheduler", "--seeds", "5"]
+    done = subprocess.run([*command, "--digest"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, digest, last = done.stdout.splitlines()
+    assert first == "seeds 5 of suite scheduler"
+    assert digest == f"trace of seed 5: {trace_digest(5)}"
+    assert json.loads(last)["violations"] == 0
