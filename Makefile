@@ -4,6 +4,11 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.stamp
 PYTEST := $(BIN)/python -m pytest
+# On all processors; whoever runs pytest by hand adds this, or not.
+SHARED := -n auto --dist worksteal
+
+# Without its caches pytest would work on each module anew in each of many processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos chaos-clean bench demo up clean
@@ -30,15 +35,15 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-verify: lint types ## lint, types, tidy, unit: under a minute, writes nothing
-	$(PYTEST) -m "not slow" tests/tidy tests/unit
+verify: lint types ## lint, types, tidy, unit: under half a minute, changes nothing
+	$(PYTEST) $(SHARED) -m "not slow" tests/tidy tests/unit
 
 test-quick: lint types ## everything but the slow tests: under three minutes
-	$(PYTEST) -m "not slow"
+	$(PYTEST) $(SHARED) -m "not slow and not serial"
+	$(PYTEST) -m "not slow and serial"
 
 test: lint types ## everything, on every Python found
-	$(PYTEST)
-	ci/pythons.sh $(BIN)/python
+	ci/test.sh $(BIN)/python
 
 test-pythons: $(STAMP) ## the unit tests, on every other supported Python found
 	ci/pythons.sh $(BIN)/python

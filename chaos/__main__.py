@@ -19,6 +19,7 @@ from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
 from chaos.runner import CORES, SUITES, Verdict, digest_of, parse_seeds, run_seeds, summary
 from chaos.worlds import namespaces
+from chaos.worlds.points import missed, without_points
 
 _SEARCHED_SEEDS = range(500)
 
@@ -80,7 +81,17 @@ def mutant(
     import pytest  # only where a test is the killer: it is not installed with the product
 
     code = pytest.main(
-        [str(found.killer), "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider"]
+        [
+            str(found.killer),
+            "-q",
+            "-x",
+            "-p",
+            "no:randomly",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:hypothesispytest",
+        ]
     )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise typer.Exit(2)
@@ -160,7 +171,10 @@ def _told(suite: str, verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
 
 
 def _end(counts: dict[str, int]) -> None:
-    print(json.dumps(counts))
+    told = without_points(counts)
+    if "points" in told and (never := missed(counts)):
+        print(f"crash points that nobody died at: {', '.join(never)}")
+    print(json.dumps(told))
     raise typer.Exit(1 if counts["violations"] else 0)
 
 

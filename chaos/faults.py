@@ -23,6 +23,7 @@ from chaos.worlds.hooks import Crash, Fault, Faults, Torn
 from chaos.worlds.links import Links
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.names import Directory
+from chaos.worlds.points import send_point
 from chaos.worlds.sim import Machine
 from chaos.worlds.threads import Speed
 from raftbatch.errors import Fatal
@@ -343,6 +344,7 @@ def crash_at_send(site: Site) -> Heal:
             left -= 1
             if left == 0 and machine.node is not None:
                 hooks.pop(node, None)
+                machine.points[send_point(message, when)] += 1
                 machine.node.exit(f"{when} a send to {peer}")
 
     hooks[node] = hook

@@ -41,23 +41,23 @@ JOURNAL = [
     Mutant(
         "failed-sync-tried-again",
         _SEGMENTS + "writer",
-        'with disk_errors(f"syncing {self.path}"):',
-        'with disk_errors(f"syncing {self.path}", retryable=True):',
+        'with disk_errors(f"syncing {path}"):',
+        'with disk_errors(f"syncing {path}", retryable=True):',
         "tests/unit/test_journal.py::test_failed_sync_ends_the_journal",
     ),
     Mutant(
         "failed-write-taken-for-done",
         "coordinator.raft.failures",
-        '            raise TryLater(f"{doing}: {error}") from error\n',
-        "            return\n",
+        '            raise TryLater(f"{self._doing}: {error}") from error\n',
+        "            return True\n",
         10,
     ),
     Mutant(
         "marked-before-synced",
         _SEGMENTS + "writer",
-        '        with disk_errors(f"syncing {self.path}"):\n',
+        '        with disk_errors(f"syncing {path}"):\n',
         "        write_mark(self._mark, operations[-1].lsn)\n"
-        '        with disk_errors(f"syncing {self.path}"):\n',
+        '        with disk_errors(f"syncing {path}"):\n',
         6,
     ),
     Mutant(

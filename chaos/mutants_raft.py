@@ -1,4 +1,4 @@
-"""Known bugs of consensus, each put back on purpose, with the seed that finds it.
+"""Known bugs of consensus, each put back on purpose, with the seed or script that finds it.
 
 What lives here: the list. What must never live here: an import of the product.
 Called by: `chaos.mutants`. What practically needs one certain schedule is in
@@ -28,8 +28,8 @@ RAFT = [
     _mutant(
         "leader-counts-itself-early",
         "replication",
-        "held.append(standing.log.durable_index)",
-        "held.append(standing.log.last_index)",
+        "held.append(log.durable_index)",
+        "held.append(log.last_index)",
         0,
     ),
     _mutant(
@@ -68,14 +68,14 @@ RAFT = [
         "                        standing.commit, min(message.index, standing.log.last_index)\n"
         "                    )\n"
         "                    self.receiving.on_install_snapshot(message)\n",
-        37,
+        77,
     ),
     _mutant(
         "conflicting-suffix-kept",
         "core",
         "if log.term(index) != term:",
         "if log.last_index < index:",
-        149,
+        77,
     ),
     _mutant(
         "snapshot-not-held-against-the-journal",
@@ -195,5 +195,12 @@ RAFT = [
         "        if term > self._term:\n",
         "        if term < 0:\n",
         0,
+    ),
+    Mutant(
+        "term-older-than-its-snapshot",
+        _RAFT + "standing",
+        "        if log.last_term > self.term:\n",
+        "        if False:\n",
+        "tests/scenarios/test_scenarios.py::test_scenario[snapshot_brings_its_term]",
     ),
 ]

@@ -33,8 +33,8 @@ RAFT_DIRECTED = [
     Mutant(
         "leader-counts-itself-before-durable",
         _RAFT + "replication",
-        "        held.append(standing.log.durable_index)\n",
-        "        held.append(standing.log.last_index)\n",
+        "            held.append(log.durable_index)\n",
+        "            held.append(log.last_index)\n",
         _script("t23_nobody_counts_before_durable"),
     ),
     Mutant(

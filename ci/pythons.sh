@@ -30,5 +30,5 @@ for version in 3.11 3.12 3.13; do
     if [ ! "$folder/.stamp" -nt pyproject.toml ] || [ ! "$folder/.stamp" -nt constraints.txt ]; then
         ci/venv.sh "$folder" "$found"
     fi
-    "$folder/bin/python" -m pytest -q -m "not slow" tests/unit
+    "$folder/bin/python" -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit
 done

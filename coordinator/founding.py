@@ -371,12 +371,12 @@ def _runs_already(node: NodeId, reply: Born) -> CannotStart:
     return CannotStart(
         f"this cluster runs already: {reply.node_id} belongs to cluster {reply.cluster_id}, but "
         f"the data directory of {node} is empty. If its disk was lost, or it is new, add it: "
-        f"raftbatch serve --node {node} --join"
+        f"raftbatch serve --node {node} --config FILE --join"
     )
 
 
 def _outcast(node: NodeId, cluster: ClusterId) -> str:
     return (
         f"cluster {cluster} was founded with what {node} had on its disk before, which is lost: "
-        f"add it again: raftbatch serve --node {node} --join"
+        f"add it again: raftbatch serve --node {node} --config FILE --join"
     )

@@ -10,10 +10,12 @@ stopping (`server`). Called by: `rpc`, `server`. One thread: the loop's.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from coordinator.api import Api
 from coordinator.config import NodeConfig
 from coordinator.founding import adopted, born
 from coordinator.opaque import OpaqueReplica
@@ -25,6 +27,8 @@ from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.standing import Role
 from coordinator.raft.transport import PeerState
+from coordinator.replica import Replica
+from coordinator.scheduler import Scheduler
 from raftbatch.errors import (
     Draining,
     InvalidRequest,
@@ -34,6 +38,7 @@ from raftbatch.errors import (
     RaftbatchError,
 )
 from raftbatch.ids import Identity, NodeId
+from raftbatch.settings import Model
 
 
 class Phase(Enum):
@@ -90,6 +95,7 @@ class Node:
         phase: see `Phase`.
         log: from when it is opened on.
         replica: what it feeds.
+        scheduler: from then on; never where the entries mean nothing.
         waiting: returns for whom a node that starts waits, and why.
         peers: returns how it stands with the other coordinators.
         on_stopping: called once the node takes nothing new any more.
@@ -100,7 +106,8 @@ class Node:
         self.counters = counters
         self.phase = Phase.STARTING
         self.log: ReplicatedLog | None = None
-        self.replica = OpaqueReplica()
+        self.replica = OpaqueReplica() if config.cluster.is_opaque else Replica()
+        self.scheduler: Scheduler | None = None
         self.waiting: Callable[[], Mapping[NodeId, str]] = dict
         self.peers: Callable[[], list[PeerState]] = list
         self.on_stopping: list[Callable[[], None]] = []
@@ -129,8 +136,15 @@ class Node:
             self.members(),
             tuple(self.peers()),
             log.space.name.lower(),
-            dict(self.counters.values),
+            self._counts(),
         )
+
+    def _counts(self) -> dict[str, int]:
+        found = dict(self.counters.values)
+        if self.scheduler is not None:
+            counts = dataclasses.asdict(self.scheduler.leader.counts)
+            found |= {f"leader_{name}": count for name, count in counts.items()}
+        return found
 
     def members(self) -> tuple[MemberState, ...]:
         """Return who belongs to the cluster, by the newest membership in this node's log.
@@ -168,6 +182,37 @@ class Node:
             raise PayloadTooLarge(f"an entry of {len(data)} bytes is over entry_bytes_max, {limit}")
         return log.propose(log.term, data)
 
+    def models(self, name: str) -> list[tuple[Model, bool]]:
+        """Return model versions, in order, and which of them are being deleted.
+
+        Args:
+            name: of the model; empty: all.
+
+        Raises:
+            NoLeader: definite; the node has no log yet.
+        """
+        self._opened()
+        if not isinstance(self.replica, Replica):
+            return []
+        state = self.replica.state
+        return [
+            (state.models[each], each in state.deleting)
+            for each in sorted(state.models)
+            if name in ("", each[0])
+        ]
+
+    @property
+    def api(self) -> Api:
+        """What clients and executors ask of the scheduler; while it stops, it says so by itself.
+
+        Raises:
+            NoLeader: definite; the node has no log yet.
+        """
+        self._opened()
+        if self.scheduler is None:
+            raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
+        return self.scheduler.api
+
     # What operators ask; each raises what `ReplicatedLog` says, and `Draining` while it stops.
 
     async def add(self, node: NodeId, address: str, rank: Rank) -> Member:
@@ -178,9 +223,34 @@ class Node:
         """Let a learner vote."""
         await self._taking().promote(node)
 
-    async def remove(self, node: NodeId) -> None:
-        """Remove a member."""
-        await self._taking().remove(node)
+    async def remove(self, node: NodeId, *, is_forced: bool = False) -> None:
+        """Remove a member.
+
+        Raises:
+            InvalidRequest: definite; too few of the voters that stay are connected, and it is
+                not forced.
+        """
+        log = self._taking()
+        if not is_forced and log.role is Role.LEADER and node in log.membership.voters:
+            self._check_quorum_without(node, log)
+        await log.remove(node)
+
+    def _check_quorum_without(self, node: NodeId, log: ReplicatedLog) -> None:
+        """Refuse what would leave a cluster that can commit nothing, not even its mending."""
+        voters = [each for each in log.membership.voters if each != node]
+        followers, own = log.followers, self.config.node_id
+        silent = [
+            each
+            for each in voters
+            if each != own and not (each in followers and followers[each].is_connected)
+        ]
+        needed = len(voters) // 2 + 1
+        if voters and len(voters) - len(silent) < needed:
+            raise InvalidRequest(
+                f"without {node} the voters are {', '.join(voters)}, of which {needed} are needed, "
+                f"and {', '.join(silent)} cannot be reached: nothing could be committed any more. "
+                "Start those first, or remove one of them; --force removes it all the same"
+            )
 
     async def move(self, node: NodeId, address: str) -> None:
         """Note another address of a member."""

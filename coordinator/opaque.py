@@ -1,8 +1,10 @@
 """A state machine that does not look into its entries: it only knows which there were.
 
-Its state is a digest over the index and the bytes of every entry applied, in
-order: replicas with equal digests have applied equal sequences. It stands where
-the scheduler's state machine will.
+Its state is a digest over the index, the length and the CRC-32 of every entry
+applied, in order: replicas with equal digests have applied equal sequences, but for
+a chance of one in four thousand millions. (SHA-256 over the bytes themselves took the
+loop 63 us for 48 KiB, the checksum takes 10.) It stands where the scheduler's state
+machine will.
 
 What lives here: a `coordinator.raft.applying.Replica`. What must never live here:
 a meaning of an entry. Called by: the replicated log. Deterministic.
@@ -11,6 +13,8 @@ a meaning of an entry. Called by: the replicated log. Deterministic.
 from __future__ import annotations
 
 import hashlib
+import struct
+import zlib
 from collections.abc import AsyncIterator, Iterable
 
 import msgpack
@@ -20,7 +24,8 @@ from coordinator.raft.snapshots import SnapshotMeta
 from raftbatch.errors import Corrupt
 from raftbatch.world import Buffer
 
-_FORMAT = 1
+_FORMAT = 2  # 1 was of a digest over the bytes themselves
+_ENTRY = struct.Struct(">QQI")  # index, length, checksum
 _DIGEST_BYTES = 32
 _CONTENT_BYTES_MAX = 1 << 10
 
@@ -30,7 +35,8 @@ class OpaqueReplica:
 
     Attributes:
         index: of the last entry applied.
-        digest: SHA-256 over the digest before, the index and the data; zeros at first.
+        digest: SHA-256 over the digest before, the index, and the data's length and
+            CRC-32; zeros at first.
             An entry without data is the log's own, and changes nothing but the index.
         entries: how many had data.
         bytes: how much that was.
@@ -46,11 +52,11 @@ class OpaqueReplica:
         """Take in the next entry."""
         self.index = entry.index
         if entry.data and not entry.is_config:
-            hashed = hashlib.sha256(self.digest + entry.index.to_bytes(8, "big"))
-            hashed.update(entry.data)
-            self.digest = hashed.digest()
+            size = len(entry.data)
+            packed = _ENTRY.pack(entry.index, size, zlib.crc32(entry.data))
+            self.digest = hashlib.sha256(self.digest + packed).digest()
             self.entries += 1
-            self.bytes += len(entry.data)
+            self.bytes += size
 
     async def install(self, snapshot: SnapshotMeta, chunks: AsyncIterator[bytes]) -> None:
         """Take over a snapshot's state.

@@ -20,6 +20,41 @@ _NOISY = ("asyncio", "grpc")
 """Libraries that say more than anybody needs below a warning."""
 
 
+_CALM_S = 60.0
+_TEXTS_MAX = 64
+
+
+class Calm(logging.Filter):
+    """Keeps gRPC from filling the log with what a client sends: what is wrong is said in a line.
+
+    It reports each request that it cannot read with all of its own stack, which tells an operator
+    nothing. The same text comes once a minute, with how often it was left out in between.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, tuple[float, int]] = {}  # when, and how often left out since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten a record of gRPC's; return whether it is said. Others pass as they are."""
+        if record.name.partition(".")[0] != "grpc":
+            return True
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {record.exc_info[1]}"
+        at, left_out = self._said.get(text, (record.created - _CALM_S, 0))
+        if record.created - at < _CALM_S:
+            self._said[text] = (at, left_out + 1)
+            return False
+        self._said.pop(text, None)
+        self._said[text] = (record.created, 0)
+        while len(self._said) > _TEXTS_MAX:
+            del self._said[next(iter(self._said))]
+        again = f" (and {left_out} times more since it was said last)" if left_out else ""
+        record.msg, record.args, record.exc_info = text + again, (), None
+        return True
+
+
 def fields(**values: object) -> dict[str, Mapping[str, object]]:
     """Return what to pass as `extra`. Total. Deterministic."""
     return {"fields": values}
@@ -52,6 +87,7 @@ def begin(stream: TextIO, level: int = logging.INFO) -> None:
     """Log to a stream from now on, in the form that fits it."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(ReadableLines() if stream.isatty() else JsonLines())
+    handler.addFilter(Calm())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

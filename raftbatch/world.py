@@ -96,6 +96,14 @@ class File(Protocol):
         """
         ...
 
+    def uncache(self, offset: int, length: int) -> None:
+        """Say that these bytes, which are on stable storage, will hardly be read: advice only.
+
+        The system may then use the memory that they take for what is written next.
+        Changes nothing, and never fails.
+        """
+        ...
+
     def size(self) -> int:
         """Return the file's length in bytes."""
         ...
@@ -257,7 +265,7 @@ class Connection(Protocol):
         ...
 
     def write(self, data: Buffer) -> None:
-        """Queue bytes to be sent. Never blocks: see `queued_bytes` and `drain`."""
+        """Queue bytes to be sent. Never blocks: see `queued_bytes` and `is_full`."""
         ...
 
     def write_many(self, buffers: Sequence[Buffer]) -> None:
@@ -272,14 +280,6 @@ class Connection(Protocol):
     @property
     def is_full(self) -> bool:
         """Whether the queue is long, some 64 KiB: better write when it is short again."""
-        ...
-
-    async def drain(self) -> None:
-        """Return once the queue is short again.
-
-        Raises:
-            ConnectionError: the connection broke.
-        """
         ...
 
     def close(self) -> None:

@@ -1,5 +1,9 @@
 """What holds for every test: a skip always says why, and is a failure where CI=true.
 
+And who runs beside whom: tests of real processes, sockets and networks measure time, or need all
+processors, so they are marked `serial`; the others may share out the processors among them
+(`pytest -n auto -m "not serial"`).
+
 A green run must never mean "skipped": a machine that serves as CI has all that the tests need
 (ci/apt.txt), so a skip there is a defect of the machine or of the test. Elsewhere skips are
 listed with their reasons and do no harm.
@@ -7,10 +11,13 @@ listed with their reasons and do no harm.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 SKIPS = pytest.StashKey[list[tuple[str, str]]]()
+SERIAL = ("e2e", "fabric", "network")
+"""The folders of such tests."""
 IN_CI = os.environ.get("CI") == "true"
 
 
@@ -46,6 +53,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start recording skips."""
     config.stash[SKIPS] = []
     config.pluginmanager.register(_SkipRecorder(config.stash[SKIPS]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs one by one, before `-m` chooses."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SERIAL:
+            item.add_marker("serial")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,7 +15,9 @@ from random import Random
 
 from chaos.checkers.raft import Life, RaftChecker, Violation, quiet, reads_too_much
 from chaos.checkers.raft_history import History
+from chaos.faults import Site
 from chaos.nemesis import Nemesis
+from chaos.point_faults import PointNemesis
 from chaos.suites.raft_clients import Clients
 from chaos.suites.raft_ends import AllPeers, LogEnd, written_and_read
 from chaos.suites.raft_operator import Operator
@@ -26,6 +28,7 @@ from chaos.suites.raft_watched import WatchedLoop
 from chaos.worlds.cluster import SimCluster
 from chaos.worlds.ends import Endpoint, Port
 from chaos.worlds.loop import VirtualLoop
+from chaos.worlds.points import told
 from chaos.worlds.sim import SimNode
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.datadir import DataDirectory
@@ -44,6 +47,7 @@ _SLICE_S = 0.1
 _CROWDED_MAX = 20  # slices: what was read for broken connections is long over
 _IDLE_S = 60.0
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
+_POINTED_ONE_IN, _POINTED_FIRST = 10, 5  # runs in which nodes die at named points, too
 _COUNTED = ("crashes", "elections", "installs", "transfers", "changes", "joins", "wipes", "removed")
 
 
@@ -111,6 +115,7 @@ class RaftRun:
             "acks": self._history.acks,
             "reads": self._history.reads,
             **{name: counts[name] for name in _COUNTED},
+            **told(machine.points for machine in cluster.machines.values()),
         }
 
     def _phases(self, loop: VirtualLoop, cluster: SimCluster) -> None:
@@ -123,9 +128,15 @@ class RaftRun:
         for node in self._nodes:
             cluster.start(node)
         clients.begin()
+        points = PointNemesis(
+            Site(cluster, Random(f"{seed} points"), clients.leader, options.mix.power)
+        )
         loop.after(_CALM_S, nemesis.begin)
         loop.after(_CALM_S, operator.begin)
+        if seed % _POINTED_ONE_IN == _POINTED_FIRST:
+            loop.after(_CALM_S, points.begin)
         loop.run_for(_CALM_S + options.safety_s)
+        points.end()
         operator.end()
         nemesis.heal()
         self._recover(loop, cluster, clients, "all was healed")
@@ -267,6 +278,9 @@ class RaftRun:
 
     def _observe(self, what: str, one: NodeId, other: NodeId, message: object) -> None:
         if what == "send":
+            life = self._checker.lives.get(one)
+            if life is not None:  # it may speak in the event in which what it says became durable
+                life.shadow.catch_up(life.log._driver.journal)
             self._checker.wire.sends(one, other, message)
         if self._trace is not None:
             self._trace.observe(what, one, other, message)

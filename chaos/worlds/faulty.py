@@ -118,6 +118,10 @@ class _FaultyFile:
         """Sync, or fail."""
         self._files.through("datasync", self._path, self._file.datasync)
 
+    def uncache(self, offset: int, length: int) -> None:
+        """Hand it on; never fails."""
+        self._file.uncache(offset, length)
+
     def size(self) -> int:
         """Return the length, or fail."""
         return self._files.through("size", self._path, self._file.size)

@@ -13,6 +13,7 @@ by: `chaos.worlds.cluster`, tests.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import NoReturn, ParamSpec, TypeVar
@@ -21,6 +22,7 @@ from chaos.worlds.clocks import SimClock, WallClock
 from chaos.worlds.disk import SimDisk, SimFile, SimLock
 from chaos.worlds.hooks import Crash, Hook, Torn
 from chaos.worlds.loop import VirtualLoop
+from chaos.worlds.points import disk_point
 from chaos.worlds.stepped import SeededEntropy
 from chaos.worlds.threads import SimWorkers, Speed
 from raftbatch.world import Network, OpenMode
@@ -53,6 +55,7 @@ class Machine:
         power: whether a death by a hook, or by the process's own doing, takes the power along.
         node: the process that lives, if one does.
         lives: how many began.
+        points: at which points (`chaos.worlds.points`) how many have died.
     """
 
     def __init__(self, loop: VirtualLoop, seed: int, name: str, on_death: Burial) -> None:
@@ -66,6 +69,7 @@ class Machine:
         self.power = False
         self.node: SimNode | None = None
         self.lives = 0
+        self.points: Counter[str] = Counter()
         self._seed = seed
         self._rng = Random(f"{seed} {name} machine")
         self._on_death = on_death
@@ -149,16 +153,18 @@ class Machine:
                 return
 
     def _before(self, operation: str, path: str) -> None:
-        self._ask(self.hooks, operation, path)
+        self._ask("before", self.hooks, operation, path)
 
     def _after(self, operation: str, path: str) -> None:
-        self._ask(self.hooks_after, operation, path)
+        self._ask("after", self.hooks_after, operation, path)
 
-    def _ask(self, hooks: list[Hook], operation: str, path: str) -> None:
+    def _ask(self, when: str, hooks: list[Hook], operation: str, path: str) -> None:
         try:
             for hook in list(hooks):
                 hook(operation, path)
         except Crash as crash:
+            moment = "within" if isinstance(crash, Torn) else when
+            self.points[disk_point(operation, path, moment)] += 1
             if self.node is not None:
                 self.died(self.node, str(crash))
             raise

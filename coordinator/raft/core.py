@@ -1,14 +1,13 @@
 """The consensus core of one node: every event comes in here, and is given to whom it concerns.
 
 Contract. The driver calls one method per event, with the monotonic time, on one
-thread. Each returns at once. After each call, and in this order, the driver
+thread. Each returns at once. After each call, or some, and in this order, the driver
 
-1. calls `log.flush()`, so that what was appended is on its way to the disk;
-2. sends what is in `outbox` of which the LSN is durable, the rest when it is;
+1. calls `replicate`, and sends what is in `outbox` as soon as its LSN is durable;
+2. calls `log.flush()`, so that what was appended is on its way to the disk;
 3. hands entries up to `commit` to the state machine, in order.
 
-Frames that have arrived are given before `tick`: timers are judged last. `tick`
-is due at `deadline_ns`, and may come earlier.
+Frames are given before `tick`, which is due at `deadline_ns` and may come earlier.
 
 What lives here: the order of things: terms first, then roles, then the message
 itself. What must never live here: asyncio, a socket, a file, a clock. Called
@@ -45,13 +44,7 @@ from coordinator.raft.replication import Replication, Window
 from coordinator.raft.standing import Role, Standing
 from coordinator.raft.timing import MS, Timing
 from coordinator.raft.transfer import Done, Transfer
-from raftbatch.errors import (
-    Draining,
-    InvalidRequest,
-    Invariant,
-    NoLeader,
-    RaftbatchError,
-)
+from raftbatch.errors import Draining, InvalidRequest, Invariant, NoLeader, RaftbatchError
 from raftbatch.ids import NodeId
 
 
@@ -121,8 +114,7 @@ class Core:
         """Take in a message. One that is old, or doubled, changes nothing.
 
         The sender need be no member: this node may be behind, and lack the entry that
-        made it one. Asked for a vote, it judges by its log and term alone. Source:
-        thesis, 4.1 (servers take RPCs of servers that are not in their configuration).
+        made it one. Asked for a vote, it judges by its log and term alone. Source: thesis, 4.1.
         """
         standing = self.standing
         standing.now_ns = now_ns
@@ -161,14 +153,14 @@ class Core:
         self._ticked_ns = now_ns
         self.transfer.tick()
         self.lives.part(self._leaving)
-        if self.replication is not None:
-            self.changes.tick(self.replication.followers)
         if self.replication is None:
             self.election.tick()
-        elif not self._may_lead() or (now_ns > self._grace_ns and not self.replication.has_quorum):
+            return
+        self.changes.tick(self.replication.followers)
+        if not self._may_lead() or (now_ns > self._grace_ns and not self.replication.has_quorum):
             # It hears no majority, or has no room to append: let another lead.
             self._follow(standing.term, None)
-        if self.replication is not None:
+        else:
             self.replication.tick()
             self._advance()
 
@@ -233,15 +225,24 @@ class Core:
         assert self.replication is not None
         return self.changes.make(change, self.replication.followers)
 
-    def replicate(self, now_ns: int) -> None:
-        """Send what was proposed, and begin a round for what is to be read; once for many."""
-        self.standing.now_ns = now_ns
-        if self.replication is not None:
-            if self.reads.newest_round > self.replication.round:
-                self.replication.beat()
-            self.reads.answered(self.replication.answered_round())  # a lone voter's at once
-            self.replication.feed()
-            self._advance()
+    def replicate(self, now_ns: int, *, tells: bool = True) -> bool:
+        """Send what was proposed, and begin a round for what is to be read; once for many.
+
+        Returns whether a commit is still to be told: it is with the next call that `tells`.
+        What is applied before that may lead to proposals, which carry the news.
+        """
+        self.standing.now_ns, leading = now_ns, self.replication
+        if leading is None:
+            return False
+        if self.reads.newest_round > leading.round:
+            leading.beat()
+        if self.reads.newest_round:
+            self.reads.answered(leading.answered_round())  # a lone voter's at once
+        leading.feed()
+        self._advance()
+        if tells:
+            leading.tell()  # nothing where it leads no more: `_advance` has told it all
+        return leading.told != self.standing.commit
 
     def read(self, now_ns: int, answer: Answer) -> None:
         """Ask for an index to have applied before a linearizable read; `replicate` must follow.
@@ -332,8 +333,7 @@ class Core:
         if standing.leader not in (None, leader):
             raise Invariant(f"{standing.leader} leads term {standing.term}, and so does {leader}")
         if standing.leader != leader:
-            # Also where this node was a candidate: what was compared with the leader before
-            # says nothing of this one.
+            # A candidate's too: what was compared with another leader says nothing of this one.
             self.appending.reset()
         standing.role, standing.leader = Role.FOLLOWER, leader
         self.election.heard()
@@ -371,15 +371,13 @@ class Core:
         self._advance()
 
     def _advance(self) -> None:
-        """Commit what can be; then leave, if this node is no voter any more by what is committed.
-
-        Source: thesis, 4.2.2, and 3.10 for the haste.
-        """
+        """Commit what can be; leave, if no voter any more by that. Source: thesis, 4.2.2, 3.10."""
         standing = self.standing
         if self.replication is None:
             return
         self.replication.advance()
         if not standing.is_voter and standing.is_membership_committed:
+            self.replication.tell()
             heir = self.replication.followers.best_voter()
             if heir is not None:
                 standing.send(heir, TimeoutNow(standing.term))

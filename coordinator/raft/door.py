@@ -19,6 +19,7 @@ handlers. One thread: the loop's.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -62,6 +63,9 @@ _ANSWERS: dict[type[Request], tuple[type[Reply], ...]] = {
     Adopt: (Adopted, Born, Refused),
     Join: (Joined, Refused),
 }
+
+IN_USE = ": another process listens there, perhaps this node, which runs already"
+"""What to look for where a port is taken."""
 
 _NOT_READY = refused("no_leader", "this node is not ready for that yet: try again in a moment")
 
@@ -129,8 +133,10 @@ class Door:
                 self._listen, self._serve, self._tls, self._failed_before
             )
         except OSError as error:
+            hint = IN_USE if error.errno == errno.EADDRINUSE else ""
             raise CannotStart(
-                f"cannot listen for other coordinators at {self._listen}: {error.strerror or error}"
+                f"cannot listen for other coordinators at {self._listen}: "
+                f"{error.strerror or error}{hint}"
             ) from error
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
-from coordinator.raft.syncobj import HardenedSyncObj, Peer, PeerTransport
+from coordinator.raft.syncobj import HardenedSyncObj, PeerTransport
 from coordinator.raft.timing import Timing
 from coordinator.raft.watchers import Watchers
 from raftbatch.errors import Fatal, Invariant, OutcomeUnknown, RaftbatchError, Removed
@@ -89,7 +89,9 @@ class Driver:
         applying: feeds the replica.
         proposals: who waits for an outcome.
         barriers: who waits for what to be applied.
-        held: messages that wait for the disk.
+        syncing: who waits for what to be durable here, by its LSN.
+        held: messages that wait for the disk. Bounded, since that may stand still for long:
+            the oldest go first, and all may be lost.
         transport: hands in what peers say.
         watchers: told when role, term, leader or `is_caught_up` has changed, and at the end.
     """
@@ -107,16 +109,16 @@ class Driver:
         config.window.check_fits(limits.journal)
         self.failure: Fatal | None = None
         self.config = config
-        # Bounded: a disk may stand still for long. The oldest go first; all may be lost.
         self.held: deque[Outgoing] = deque(maxlen=10_000)
         self.proposals = Proposals()
         self.barriers: list[tuple[int, asyncio.Future[int]]] = []
         self.watchers = Watchers()
+        self.syncing: list[tuple[int, asyncio.Future[None]]] = []
         self._world = world
         self._loop = asyncio.get_running_loop()
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns, self._is_pump_due = 0, False
+        self._timer_ns, self._is_pump_due, self._has_news = 0, False, False
         self.data = DataDirectory.open(
             world, directory, limits, on_durable=self._has_become_durable, on_failed=self.fail
         )
@@ -148,7 +150,7 @@ class Driver:
             self.now_ns(),
         )
         self._peers = peers
-        self._told: Membership | None = None
+        self._told = Membership()  # whom the peers were told of; none before the first pump
         self.transport = PeerTransport(peers.send)
         self._node = HardenedSyncObj(self.transport, self.core, self.now_ns)
         if self.snapshotting.newest is not None:
@@ -168,15 +170,7 @@ class Driver:
 
     def event(self, handle: Callable[[], object]) -> None:
         """Let the core handle an event, then do what follows from it."""
-        if self.failure is not None:
-            return
-        try:
-            handle()
-        except Fatal as error:
-            self.fail(error)
-        except Exception as error:  # noqa: BLE001 - a core that failed midway is not to be trusted
-            self.fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
-        else:
+        if self._has_handled(handle):
             self.pump_soon()
 
     def pump_soon(self) -> None:
@@ -187,7 +181,7 @@ class Driver:
 
     def proposed(self, index: int, term: int) -> Proposal:
         """Wait for an entry that was appended."""
-        proposal = Proposal(index, term, self._loop.create_future())
+        proposal = Proposal(index, term, self._loop)
         self.proposals.add(proposal)
         self.pump_soon()
         return proposal
@@ -229,18 +223,32 @@ class Driver:
 
     # Inside.
 
+    def _has_handled(self, handle: Callable[[], object]) -> bool:
+        """Let the core handle an event; return whether it lives."""
+        if self.failure is not None:
+            return False
+        try:
+            handle()
+        except Fatal as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001 - a core that failed midway is not to be trusted
+            self.fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
+        return self.failure is None
+
     def _pump(self) -> None:
         """See the contract in `core`."""
         self._is_pump_due = False
         if self.failure is not None:
             return
         try:
-            self.core.replicate(self.now_ns())
-            self._fitness.look(self.now_ns())
+            now_ns = self.now_ns()
+            # Whoever learns of a commit here may propose, and the entry carries the news.
+            self._has_news = self.core.replicate(now_ns, tells=self._has_news)
+            self._fitness.look(now_ns)
+            self._release()  # before the disk: others have a disk too
             self.journal.flush()
-            self._release()
             self._tell()
-            if self.applying.advance(self.core.standing.commit):
+            if self.applying.advance(self.core.standing.commit) or self._has_news:
                 self.pump_soon()
             self._answer_barriers()
             standing = self.core.standing
@@ -255,11 +263,11 @@ class Driver:
 
     def _tell(self) -> None:
         """Tell whom to be connected to, if that has changed, and whom not to be any more."""
-        membership = self.core.standing.membership
+        standing = self.core.standing
+        membership = standing.membership
         if self._told is not membership:
             self._told = membership
             self._peers.update(membership)
-        standing = self.core.standing
         unwelcome, standing.unwelcome = standing.unwelcome, []
         for peer in unwelcome:
             self._peers.drop(peer)
@@ -278,7 +286,7 @@ class Driver:
         outbox.clear()
         while self.held and self.held[0].lsn <= self.journal.durable:
             outgoing = self.held.popleft()
-            self.transport.send(Peer(outgoing.to), outgoing.message)
+            self.transport.send(self.transport.peer(outgoing.to), outgoing.message)
 
     def _end_if_removed(self) -> None:
         """End a node that is a member no more, once all that it has to say is said."""
@@ -308,16 +316,31 @@ class Driver:
         self.event(lambda: self._node.doTick(0.0))
 
     def _has_become_durable(self, _lsn: int) -> None:
-        self._fitness.moved(self.now_ns())
-        self.event(lambda: self.core.durable(self.now_ns()))
+        """Do at once what follows, unless that is due: few events come together with this one."""
+        now_ns = self.now_ns()
+        self._fitness.moved(now_ns)
+        self._answer_syncing(self.journal.durable)
+        if self._has_handled(lambda: self.core.durable(now_ns)) and not self._is_pump_due:
+            self._pump()
 
     def _answer_barriers(self) -> None:
+        if not self.barriers:
+            return
         applied = self.applying.index
         ready = [each for each in self.barriers if each[0] <= applied]
         self.barriers = [each for each in self.barriers if each[0] > applied]
         for _, found in ready:
             if not found.done():
                 found.set_result(applied)
+
+    def _answer_syncing(self, durable: int | None) -> None:
+        """Answer who waits for no more than is durable; all, where nothing more will be."""
+        waiting, self.syncing = self.syncing, []
+        for lsn, ended in waiting:
+            if durable is not None and lsn > durable:
+                self.syncing.append((lsn, ended))
+            elif not ended.done():
+                ended.set_result(None)
 
     def _end(self, reason: OutcomeUnknown) -> None:
         """Answer all who wait, and act no more."""
@@ -329,6 +352,7 @@ class Driver:
         for _, found in self.barriers:
             if not found.done():
                 found.set_exception(reason)
+        self._answer_syncing(None)
         self.core.reads.fail()
         self.core.transfer.end(succeeded=False)
         self.watchers.tell()
@@ -347,10 +371,9 @@ class Driver:
         self.pump_soon()
 
     def _capture_bytes_min(self) -> int:
-        standing = self.core.standing
-        names = [member.node_id for member in standing.membership.members]
-        place = sum(name < standing.self_id for name in names)
-        place = len(names) if standing.role is Role.LEADER else place
+        standing, members = self.core.standing, self._told.members
+        place = sum(member.node_id < standing.self_id for member in members)
+        place = len(members) if standing.role is Role.LEADER else place
         return self.config.snapshot_bytes_min + place * self.config.stagger_bytes
 
 

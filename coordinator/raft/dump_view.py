@@ -89,6 +89,9 @@ class StillFile:
         """Refuse."""
         _refuse("syncing")
 
+    def uncache(self, offset: int, length: int) -> None:
+        """Leave the cache as it is: it is another's."""
+
     def size(self) -> int:
         """Return the length."""
         with _named(self._path):

@@ -75,6 +75,9 @@ class Election:
     def heard(self) -> None:
         """Take note of a sign of life from this term's leader."""
         self._heard_ns = self._standing.now_ns
+        # Its own candidacy in this term is lost for good: a vote that is still on its way may
+        # be of a majority by now, as the membership may have changed under that leader.
+        self._votes_term = -1
         self._is_link_broken = False
         self._refused.clear()
         self.wait()

@@ -8,6 +8,8 @@ or what one follower is sent next (`replication`, `progress`). Called by:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator.raft.lives import Lives
 from coordinator.raft.progress import Feeding, Progress
 from coordinator.raft.standing import Standing
@@ -31,10 +33,9 @@ class Followers:
         self.leaving: dict[NodeId, Progress] = {}
         self.reshape()
 
-    @property
-    def voters(self) -> list[Progress]:
-        """What is believed of each other voter."""
-        return [self.members[peer] for peer in self._standing.peers]
+    def of_all(self, peers: Iterable[NodeId]) -> list[Progress]:
+        """Return what is believed of each of these members."""
+        return [self.members[peer] for peer in peers]
 
     @property
     def all(self) -> list[tuple[NodeId, Progress]]:

@@ -27,7 +27,7 @@ from raftbatch.world import Connection
 
 _LOG = logging.getLogger(__name__)
 
-_WRITE_BYTES_MAX = 128 << 10  # of bulk, at once: then the connection is asked whether it is full
+_WRITE_BYTES_MAX = 256 << 10  # of bulk, at once: then the connection is asked whether it is full
 
 
 class Link:
@@ -79,7 +79,10 @@ class Link:
         self._connection.hand_over(self)
 
     def send(self, message: Message) -> None:
-        """Queue a message; it is written in this turn of the loop, or when there is room."""
+        """Write a message at once; what follows in this turn of the loop goes together at its end.
+
+        Or when there is room. Most often one message is all that a turn brings: it need not wait.
+        """
         if self.is_over:
             return
         buffers, outbox = wire.encode(message), self._outbox
@@ -92,7 +95,9 @@ class Link:
             outbox.add_urgent(buffers)
             if outbox.urgent_bytes > self._limits.urgent_bytes_max:
                 self.end("slow_urgent")
-        self._pump_soon()
+        if not self._is_pump_due:
+            self._pump_soon()
+            self._write()
 
     def end(self, reason: str) -> None:
         """End it, for a reason in a few words with underscores. Harmless when called twice."""
@@ -147,8 +152,11 @@ class Link:
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Write until the connection is full, what is urgent first."""
         self._is_pump_due = False
+        self._write()
+
+    def _write(self) -> None:
+        """Write until the connection is full, what is urgent first."""
         connection, outbox = self._connection, self._outbox
         while outbox and not connection.is_full and not self.is_over:
             buffers = outbox.take(_WRITE_BYTES_MAX)

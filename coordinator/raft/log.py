@@ -191,6 +191,18 @@ class ReplicatedLog:
         driver.pump_soon()
         return await ended
 
+    async def synced(self) -> None:
+        """Return once all that this node has appended is durable here, or the log has ended.
+
+        Other nodes need that for nothing: but one that is stopped would have to be sent it again.
+        """
+        driver = self._driver
+        if driver.failure is None and driver.journal.durable < driver.journal.lsn:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            driver.syncing.append((driver.journal.lsn, ended))
+            driver.pump_soon()
+            await ended
+
     def close(self) -> None:
         """End, like a crash but for the files; what was proposed is unknown then."""
         self._driver.close()

@@ -41,6 +41,7 @@ class Progress:
         in_flight_bytes: sent and not acknowledged.
         heard_ns: when the follower was last heard from.
         round: the latest heartbeat round it answered.
+        told: the commit index that the last message to it carried.
         snapshot: the one being sent. It stays the one, however many newer ones there are.
         offset: what of it the follower has.
         piece_round: the heartbeat round in which the piece behind `offset` was sent;
@@ -65,6 +66,7 @@ class Progress:
         self.in_flight_bytes = 0
         self.heard_ns = now_ns
         self.round = 0
+        self.told = 0
         self.snapshot: SnapshotMeta | None = None
         self.offset = 0
         self.piece_round: int | None = None

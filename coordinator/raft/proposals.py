@@ -16,15 +16,30 @@ from raftbatch.errors import NotLeader, OutcomeUnknown, RaftbatchError
 class Proposal:
     """An entry that was appended by the leader of its term.
 
+    Without a future of its own: one costs more than all the rest of a proposal.
+
+    Args:
+        index: see below.
+        term: see below.
+        loop: tells those who wait.
+
     Attributes:
         index: where it stands.
         term: in which it was proposed.
+        is_resolved: whether it is known what became of it.
+        error: what `committed` raises then; None if it was committed.
     """
 
-    def __init__(self, index: int, term: int, future: asyncio.Future[None]) -> None:
+    __slots__ = ("_callbacks", "_futures", "_loop", "error", "index", "is_resolved", "term")
+
+    def __init__(self, index: int, term: int, loop: asyncio.AbstractEventLoop) -> None:
         self.index = index
         self.term = term
-        self._future = future
+        self.is_resolved = False
+        self.error: RaftbatchError | None = None
+        self._loop = loop
+        self._futures: list[asyncio.Future[None]] = []
+        self._callbacks: list[Callable[[BaseException | None], None]] = []
 
     async def committed(self) -> None:
         """Return once it is committed, and applied here. May be awaited by many.
@@ -34,24 +49,39 @@ class Proposal:
             OutcomeUnknown: this node stopped, was given a snapshot, or led again, before it
                 knew.
         """
-        await asyncio.shield(self._future)
+        if not self.is_resolved:
+            future = self._loop.create_future()
+            self._futures.append(future)
+            await future
+        elif self.error is not None:
+            raise self.error
 
     def when_resolved(self, told: Callable[[BaseException | None], None]) -> None:
         """Call back on a later turn of the loop with what `committed` would raise, or None.
 
         For those who wait for many: a callback costs less than a task.
         """
-        self._future.add_done_callback(lambda future: told(future.exception()))
+        if self.is_resolved:
+            self._loop.call_soon(told, self.error)
+        else:
+            self._callbacks.append(told)
 
     def resolve(self, error: RaftbatchError | None) -> None:
         """Tell those who wait; the log's own call."""
-        if self._future.done():
+        if self.is_resolved:
             return
-        if error is None:
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(error)
-            self._future.exception()  # nobody has to wait: an error that nobody sees is no leak
+        self.is_resolved, self.error = True, error
+        for told in self._callbacks:
+            self._loop.call_soon(told, error)
+        for future in self._futures:
+            if future.done():
+                continue  # who waited was cancelled
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+        self._futures.clear()
+        self._callbacks.clear()
 
 
 class Proposals:

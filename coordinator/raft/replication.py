@@ -84,6 +84,7 @@ class Replication:
 
     Attributes:
         followers: who is fed.
+        told: commit index of which all who are fed have been told, but who cannot be now.
         beat_ns: when the next heartbeat is due.
         round: number of the latest heartbeat round.
     """
@@ -104,6 +105,7 @@ class Replication:
         self.uncommitted = Uncommitted(window.uncommitted_bytes_max, standing.timing.retry_ms)
         self.beat_ns = standing.now_ns
         self.round = 0
+        self.told = standing.commit
         self.followers = Followers(standing, lives)
 
     @property
@@ -120,8 +122,11 @@ class Replication:
         """Whether a majority was heard from within the longest election timeout."""
         standing = self._standing
         since = standing.now_ns - standing.timing.election_ms_max * MS
-        heard = sum(progress.heard_ns > since for progress in self.followers.voters)
-        return heard + standing.is_voter >= standing.quorum
+        electorate = standing.electorate
+        heard = sum(
+            progress.heard_ns > since for progress in self.followers.of_all(electorate.peers)
+        )
+        return heard + electorate.is_voter >= electorate.quorum
 
     @property
     def sending(self) -> int | None:
@@ -161,36 +166,49 @@ class Replication:
 
     def feed(self) -> None:
         """Send every follower what its window has room for."""
+        last = self._standing.log.last_index
         for peer, progress in self.followers.all:
-            self._feed(peer, progress)
+            if progress.next <= last or progress.feeding is not Feeding.REPLICATE:  # mostly not
+                self._feed(peer, progress)
 
     def advance(self) -> None:
-        """Raise the commit index if a majority of the voters durably holds more.
-
-        Told to the followers at once: whoever waits for an outcome may be there.
-        """
+        """Raise the commit index if a majority of the voters durably holds more."""
         standing = self._standing
         if standing.commit == standing.log.last_index:
             return  # as nearly always where nothing is under way
-        held = [progress.match for progress in self.followers.voters]
-        if standing.is_voter:
-            held.append(standing.log.durable_index)
-        commit = committed(held, standing.quorum, standing.log, standing.term, standing.commit)
+        log, electorate = standing.log, standing.electorate
+        held = [progress.match for progress in self.followers.of_all(electorate.peers)]
+        if electorate.is_voter:
+            held.append(log.durable_index)
+        commit = committed(held, electorate.quorum, log, standing.term, standing.commit)
         if commit == standing.commit:
             return
         standing.commit = commit
         self.uncommitted.committed(commit)
+
+    def tell(self) -> None:
+        """Tell followers that do not know it yet what is committed: who waits for it may be there.
+
+        Entries that are sent tell it too, so this comes after what they may bring about.
+        """
+        commit = self._standing.commit
+        if self.told == commit:
+            return
+        self.told = commit
         for peer, progress in self.followers.all:
-            if progress.feeding is Feeding.REPLICATE and not self._feed(peer, progress):
+            if progress.feeding is not Feeding.REPLICATE or progress.told == commit:
+                continue
+            if not self._feed(peer, progress):
                 self._send(peer, progress, ())
         self.followers.part()
 
     def answered_round(self) -> int:
         """Return the latest round that a majority of the voters has answered."""
-        rounds = [progress.round for progress in self.followers.voters]
-        if self._standing.is_voter:
+        electorate = self._standing.electorate
+        rounds = [progress.round for progress in self.followers.of_all(electorate.peers)]
+        if electorate.is_voter:
             rounds.append(self.round)
-        return majority_at(rounds, self._standing.quorum)
+        return majority_at(rounds, electorate.quorum)
 
     def on_append_reply(self, peer: NodeId, reply: AppendReply) -> bool:
         """Take in an answer; return whether the follower holds more than before."""
@@ -294,6 +312,7 @@ class Replication:
             peer,
             AppendEntries(standing.term, prev, prev_term, entries, standing.commit, self.round),
         )
+        progress.told = standing.commit
         return True
 
     def _fetch_entries(self, peer: NodeId, progress: Progress) -> None:

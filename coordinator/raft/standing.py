@@ -33,13 +33,22 @@ class Role(Enum):
     LEADER = "leader"
 
 
-class _Electorate(NamedTuple):
-    """Who votes in a membership, and whether this node does."""
+class Electorate(NamedTuple):
+    """Who votes in a membership.
+
+    Attributes:
+        membership: that is.
+        voters: all of them.
+        peers: the others, but this node.
+        is_voter: whether this life of this node votes, and counts.
+        quorum: how many voters make a majority.
+    """
 
     membership: Membership
     voters: tuple[NodeId, ...]
     peers: tuple[NodeId, ...]
     is_voter: bool
+    quorum: int
 
 
 class Standing:
@@ -86,8 +95,12 @@ class Standing:
         self._below = below
         self._hard_state_lsn = 0  # what was read at the start is durable
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
-        self._derived: _Electorate | None = None
+        self._derived: Electorate | None = None
         self._judged: tuple[Membership | None, str | None] = None, None
+        if log.last_term > self.term:
+            # A received snapshot was durable, and the term that it came in was not yet. There
+            # was that term; and nothing was said in it, as that would have waited for it.
+            self.enter(log.last_term, None)
 
     # Who belongs to the cluster.
 
@@ -110,12 +123,12 @@ class Standing:
     @property
     def voters(self) -> tuple[NodeId, ...]:
         """All voters; perhaps this node is one."""
-        return self._electorate.voters
+        return self.electorate.voters
 
     @property
     def is_voter(self) -> bool:
         """Whether this life of this node votes, and counts."""
-        return self._electorate.is_voter
+        return self.electorate.is_voter
 
     @property
     def may_stand(self) -> bool:
@@ -134,12 +147,12 @@ class Standing:
     @property
     def peers(self) -> tuple[NodeId, ...]:
         """The other voters."""
-        return self._electorate.peers
+        return self.electorate.peers
 
     @property
     def quorum(self) -> int:
         """How many voters make a majority."""
-        return len(self.voters) // 2 + 1
+        return self.electorate.quorum
 
     @property
     def why_removed(self) -> str | None:
@@ -150,14 +163,18 @@ class Standing:
         return self._judged[1]
 
     @property
-    def _electorate(self) -> _Electorate:
-        """Who votes in the membership in force; worked out once for each."""
+    def electorate(self) -> Electorate:
+        """Who votes in the membership in force; worked out once for each.
+
+        For those who ask for several parts of it: to find which it is takes longer.
+        """
         membership = self.membership
         if self._derived is None or self._derived.membership is not membership:
             voters, own = membership.voters, membership.get(self.self_id)
             is_voter = own is not None and own.incarnation == self.incarnation and own.votes
             peers = tuple(voter for voter in voters if voter != self.self_id)
-            self._derived = _Electorate(membership, voters, peers, is_voter)
+            quorum = len(voters) // 2 + 1
+            self._derived = Electorate(membership, voters, peers, is_voter, quorum)
         return self._derived
 
     def _at(self, index: int) -> Membership:
@@ -165,9 +182,9 @@ class Standing:
         entry = self.log.config(index)
         if entry is None:
             return self.base
-        for known, membership in self._decoded:
-            if known is entry:
-                return membership
+        for each in self._decoded:  # nearly always the first
+            if each[0] is entry:
+                return each[1]
         try:
             membership = decode(entry.data)
         except ValueError as error:

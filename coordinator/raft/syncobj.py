@@ -129,6 +129,14 @@ class PeerTransport(Transport):
     def __init__(self, send: Callable[[NodeId, Message], None]) -> None:
         super().__init__(None, None, [])
         self._send = send
+        self._known: dict[NodeId, Peer] = {}
+
+    def peer(self, node: NodeId) -> Peer:
+        """Return the base's name for a node: the same each time, as the base makes them slowly."""
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = Peer(node)
+        return known
 
     def send(self, node: Peer, message: Message) -> None:
         """Send a message the core has released."""
@@ -136,7 +144,7 @@ class PeerTransport(Transport):
 
     def arrived(self, peer: NodeId, message: Message) -> None:
         """Hand in a message."""
-        self._onMessageReceived(Peer(peer), message)
+        self._onMessageReceived(self.peer(peer), message)
 
     def came(self, peer: NodeId, incarnation: int) -> None:
         """Hand in that a connection was made, and to which life of the peer."""

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.raft import greeting
+from coordinator.raft import doubles, greeting
 from coordinator.raft.counters import Counters
 from coordinator.raft.dialing import CALLS_ALREADY, Dialler, NotThis
 from coordinator.raft.door import Door
@@ -73,12 +73,16 @@ class _Peer:
         incarnation: which life of the peer is at its other end.
         since_ns: when it began, of the monotonic clock.
         ended: done when it has ended.
+        place: where the connection leads to.
+        doubted: see `doubles.doubt`.
     """
 
     link: Link | None
     incarnation: int
     since_ns: int
     ended: asyncio.Future[None]
+    place: str
+    doubted: Refusal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ class PeerState:
         incarnation: which life of it is connected; 0: none is.
         connected_ms: for how long, in ms.
         queued_bytes: what it has not read yet.
-        refusal: the last reason why there was no connection, where there is none.
+        refusal: the last reason why there was no connection, where there is none; or that there
+            seem to be two of that name.
     """
 
     node_id: NodeId
@@ -213,8 +218,12 @@ class Transport:
             peer.incarnation if peer is not None and link is not None else 0,
             age_ns // 1_000_000 if link is not None else 0,
             link.queued_bytes if link is not None else 0,
-            self.refusals.get(node) if link is None else None,
+            self.refusals.get(node) if peer is None or link is None else self._doubted(peer),
         )
+
+    def _doubted(self, peer: _Peer) -> Refusal | None:
+        is_young = self._clock.monotonic_ns() - peer.since_ns < doubles.WITHIN_MS * 1_000_000
+        return peer.doubted if is_young and doubles.is_two(peer.doubted) else None
 
     # Who is called.
 
@@ -330,9 +339,13 @@ class Transport:
     ) -> asyncio.Future[None]:
         """Make it the one connection to that node; return what is done when it has ended."""
         assert self._handlers is not None
-        old = self._peers.get(node)
+        old, doubted, now_ns = self._peers.get(node), None, self._clock.monotonic_ns()
         if old is not None:
+            age_ms = (now_ns - old.since_ns) // 1_000_000
             if old.link is not None:
+                if incarnation == old.incarnation and age_ms < doubles.WITHIN_MS:
+                    places = (old.place, connection.peer)
+                    doubted = doubles.doubt(node, incarnation, places, old.doubted)
                 old.link.end("replaced")
             self._tell_of_the_end(node, old)
         link = Link(
@@ -342,7 +355,8 @@ class Transport:
             lambda message: self._received(node, message),
             lambda reason: self._ended(node, peer, reason),
         )
-        peer = _Peer(link, incarnation, self._clock.monotonic_ns(), self._loop.create_future())
+        ended = self._loop.create_future()
+        peer = _Peer(link, incarnation, now_ns, ended, connection.peer, doubted)
         self._peers[node] = peer
         self._door.refusals.clear(node)
         self._counters.add("transport.connected")

@@ -107,7 +107,7 @@ class AdminService:
         """Remove a member."""
 
         async def remove() -> admin_pb2.RemoveReply:
-            await self._node.remove(_node(request.node_id))
+            await self._node.remove(_node(request.node_id), is_forced=request.force)
             return admin_pb2.RemoveReply()
 
         return await self._answered(context, remove)

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from coordinator.config import ServerLimits
 from coordinator.node import Node, Phase
@@ -66,6 +67,14 @@ class LogService:
             stream.end()
 
 
+def _result(reading: asyncio.Future[None]) -> None:
+    """Raise what broke a stream, if anything did."""
+    try:
+        reading.result()
+    except DecodeError as error:
+        raise InvalidRequest(f"a message that cannot be read: {error}") from None
+
+
 class _Stream:
     """One client's stream: what it has under way, and the results that have not left.
 
@@ -105,7 +114,7 @@ class _Stream:
             reading.cancel()
         try:
             if is_read:
-                reading.result()  # raises what broke the stream
+                _result(reading)
                 return
             raise Draining(f"{self._node.config.node_id} stops", retry_after_ms=_RETRY_MS)
         except RaftbatchError as error:

@@ -11,14 +11,14 @@ import grpc.aio
 
 from coordinator.node import Node
 from coordinator.rpc.admin import AdminService
+from coordinator.rpc.dispatch import DispatchService
+from coordinator.rpc.gateway import GatewayService
 from coordinator.rpc.log import LogService
-from raftbatch.config import Certificates
 from raftbatch.errors import CannotStart
 from raftbatch.v1.admin_pb2_grpc import add_AdminServicer_to_server
+from raftbatch.v1.dispatch_pb2_grpc import add_DispatchServicer_to_server
+from raftbatch.v1.gateway_pb2_grpc import add_GatewayServicer_to_server
 from raftbatch.v1.log_pb2_grpc import add_LogServicer_to_server
-from raftbatch.world import Files
-
-_PEM_BYTES_MAX = 1 << 20
 
 
 class ClientPort:
@@ -38,7 +38,7 @@ class ClientPort:
                 ("grpc.so_reuseport", 0),  # else two nodes could share the port, and neither knew
                 ("grpc.max_receive_message_length", limits.message_bytes_max),
                 ("grpc.max_send_message_length", limits.message_bytes_max),
-                ("grpc.max_concurrent_streams", 2 * limits.streams_max),  # of one connection
+                ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
                 ("grpc.max_allowed_incoming_connections", limits.connections_max),
                 # Whoever says nothing keeps no descriptor.
                 ("grpc.server_handshake_timeout_ms", 3_000),
@@ -47,9 +47,13 @@ class ClientPort:
                 ("grpc.keepalive_timeout_ms", 5_000),
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
-            maximum_concurrent_rpcs=2 * limits.streams_max,  # the other half is for operators
+            maximum_concurrent_rpcs=limits.calls_max,
         )
-        add_LogServicer_to_server(LogService(node, limits), self._server)
+        if self._config.cluster.is_opaque:
+            add_LogServicer_to_server(LogService(node, limits), self._server)
+        else:
+            add_GatewayServicer_to_server(GatewayService(node), self._server)
+            add_DispatchServicer_to_server(DispatchService(node), self._server)
         add_AdminServicer_to_server(AdminService(node), self._server)
 
     async def open(self) -> None:
@@ -66,8 +70,8 @@ class ClientPort:
                 self._server.add_secure_port(listen, self._credentials)
         except RuntimeError:
             raise CannotStart(
-                f"cannot listen for clients at {listen}: the port is in use, or the address is "
-                "not this machine's"
+                f"cannot listen for clients at {listen}: the port is in use, perhaps by this node, "
+                "which runs already, or the address is not this machine's"
             ) from None
         await self._server.start()
 
@@ -76,26 +80,14 @@ class ClientPort:
         await self._server.stop(grace_s)
 
 
-def credentials(files: Files, certificates: Certificates) -> grpc.ServerCredentials:
-    """Read certificates for the client port, where clients must show one of the same authority.
+def credentials(ca: bytes, certificate: bytes, key: bytes) -> grpc.ServerCredentials:
+    """Return certificates for the client port, where clients must show one of the same authority.
 
-    Raises:
-        CannotStart: a file cannot be read.
+    Args:
+        ca: the authority's certificate, in PEM.
+        certificate: this node's, with those between it and the authority's.
+        key: its private key.
     """
-    ca, cert, key = (
-        _read(files, path) for path in (certificates.ca, certificates.cert, certificates.key)
-    )
     return grpc.ssl_server_credentials(
-        [(key, cert)], root_certificates=ca, require_client_auth=True
+        [(key, certificate)], root_certificates=ca, require_client_auth=True
     )
-
-
-def _read(files: Files, path: str) -> bytes:
-    try:
-        file = files.open(path, "read")
-        try:
-            return file.read_at(0, _PEM_BYTES_MAX)
-        finally:
-            file.close()
-    except OSError as error:
-        raise CannotStart(f"{path} cannot be read: {error.strerror or error}") from None

@@ -17,7 +17,7 @@ import typer
 
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
-from raftbatch.errors import TRAILER, InvalidRequest
+from raftbatch.errors import TRAILER, CannotStart, InvalidRequest
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -34,7 +34,6 @@ _CONNECT_S = 2.0
 _LEADERS = ("draining", "overloaded")  # a leader's word, that it cannot do so now
 _LATER = ("no_leader", "not_leader", *_LEADERS)
 _PAUSE_S = 0.2
-_PEM_BYTES_MAX = 1 << 20
 
 ConfigOption = Annotated[
     str, typer.Option("--config", metavar="FILE", help="The cluster's configuration file.")
@@ -229,14 +228,13 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
 
     if cluster.certificates is None:
         return grpc.aio.insecure_channel(target.address)
-    ca, cert, key = (
-        _read(path)
-        for path in (
-            cluster.certificates.ca,
-            cluster.certificates.cert,
-            cluster.certificates.key,
-        )
-    )
+    from raftbatch.realworld.tls import read_pem
+
+    named = cluster.certificates
+    try:
+        ca, cert, key = (read_pem(path) for path in (named.ca, named.cert, named.key))
+    except CannotStart as error:
+        raise usage(str(error)) from None
     credentials = grpc.ssl_channel_credentials(ca, key, cert)
     # A certificate names the node, not the machine it happens to run on.
     options = [("grpc.ssl_target_name_override", target.node)] if target.node else []
@@ -253,16 +251,3 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
             return CallFailed(told.message, told.slug, told.definite, told.leader)
     text = f"{target}: {error.details() or error.code().name}"
     return CallFailed(text, "", is_definite=False)
-
-
-def _read(path: str) -> bytes:
-    from raftbatch.realworld import RealFiles
-
-    try:
-        file = RealFiles().open(path, "read")
-        try:
-            return file.read_at(0, _PEM_BYTES_MAX)
-        finally:
-            file.close()
-    except OSError as error:
-        raise usage(f"{path} cannot be read: {error.strerror or error}") from None

@@ -130,6 +130,10 @@ def promote(
 @app.command(epilog=EXITS)
 def remove(
     node: NodeArgument,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Though too few voters would be left that are connected."),
+    ] = False,
     config: ConfigOption = "",
     address: AddressOption = None,
     timeout_s: TimeoutOption = 10.0,
@@ -139,7 +143,7 @@ def remove(
     from raftbatch.v1 import admin_pb2
 
     async def call(stub: AdminStub, left_s: float) -> Any:
-        return await stub.Remove(admin_pb2.RemoveRequest(node_id=node), timeout=left_s)
+        return await stub.Remove(admin_pb2.RemoveRequest(node_id=node, force=force), timeout=left_s)
 
     run(ask_leader(cluster_of(config, address or []), call, timeout_s))
     _done(as_json, f"{node} is removed", {"node": node})

@@ -24,7 +24,8 @@ cluster: every node of the file is started with it, and all wait until each has 
 is empty. --join adds this node to a cluster that runs, or adds it again after it has lost its
 disk. On a directory that is not empty both do nothing, and may stay where they are.
 
-SIGTERM and SIGINT stop it: a leader hands over first. A second one ends it at once.
+SIGTERM, SIGINT and SIGHUP stop it: a leader hands over first. A second one ends it at once. A
+hangup that was ignored when it was started, as by nohup, stays ignored.
 
 Exit status: 0 stopped as it was told, 1 it could not start or had to stop, and standard error
 says why, 2 wrong usage or a wrong configuration file.
@@ -56,7 +57,7 @@ def serve(
     from raftbatch import logs
     from raftbatch.errors import CannotStart, Fatal, InvalidRequest
     from raftbatch.realworld import RealProcess, RealWorld
-    from raftbatch.realworld.tls import load_tls
+    from raftbatch.realworld.tls import load_tls, read_pem
 
     if bootstrap and join:
         raise typer.BadParameter("give --bootstrap or --join, not both")
@@ -69,7 +70,7 @@ def serve(
     mode = Mode.BOOTSTRAP if bootstrap else Mode.JOIN if join else Mode.NEITHER
     try:
         certificates = told.certificates
-        tls = None
+        tls, for_clients = None, None
         if certificates is not None:
             tls = load_tls(certificates.ca, certificates.cert, certificates.key)
             if tls.name != node:
@@ -77,7 +78,8 @@ def serve(
                     f"the certificate in {certificates.cert} names {tls.name or 'nobody'}, but "
                     f"this node is {node}: give it a certificate whose common name is {node}"
                 )
-        for_clients = credentials(world.files, certificates) if certificates else None
+            parts = (certificates.ca, certificates.cert, certificates.key)
+            for_clients = credentials(*map(read_pem, parts))
 
         async def run() -> None:
             await Server(world, process, told, mode, tls, for_clients).run()

@@ -99,13 +99,6 @@ class RealConnection(asyncio.BufferedProtocol):
         """Whether the transport is above its high-water mark."""
         return self._is_writing_paused
 
-    async def drain(self) -> None:
-        """Wait for the transport's low-water mark."""
-        while self._is_writing_paused and not self._is_over:
-            await self._change()
-        if self._error is not None:
-            raise _as_connection_error(self._error)
-
     def close(self) -> None:
         """Let the transport send what it holds; give up after some seconds."""
         if self._transport is None or self._is_over:
@@ -154,7 +147,6 @@ class RealConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Take in that the queue is short again."""
         self._is_writing_paused = False
-        self._changed()
         if self._receiver is not None:
             self._receiver.writable()
 

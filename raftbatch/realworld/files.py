@@ -6,6 +6,7 @@ decision. Called by: `raftbatch.realworld`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -76,6 +77,12 @@ class RealFile:
             os.fdatasync(self._descriptor)
         else:  # macOS: a development system, where even this only reaches the drive's cache
             os.fsync(self._descriptor)
+
+    def uncache(self, offset: int, length: int) -> None:
+        """Let the kernel drop clean pages that lie wholly within."""
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):  # some file systems know of no such thing
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
     def size(self) -> int:
         """Return the length in bytes."""

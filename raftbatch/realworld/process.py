@@ -115,7 +115,11 @@ class RealWorkers:
         return RealWorker(name, asyncio.get_running_loop())
 
 
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+def _stop_signals() -> tuple[signal.Signals, ...]:
+    """Return what asks to stop: a hangup too, unless whoever started us had it ignored (nohup)."""
+    signals = (signal.SIGTERM, signal.SIGINT)
+    is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return signals if is_kept else (*signals, signal.SIGHUP)
 
 
 class RealProcess:
@@ -127,7 +131,8 @@ class RealProcess:
     """
 
     def __init__(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        self._signals = _stop_signals()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         quiet_grpc()
         _raise_descriptors()
 
@@ -141,17 +146,17 @@ class RealProcess:
             return runner.run(main)
 
     def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
-        """Wait for SIGTERM and SIGINT in a thread that does nothing else."""
+        """Wait for signals in a thread that does nothing else."""
         loop = asyncio.get_running_loop()
 
         def wait() -> None:
-            first = signal.Signals(signal.sigwait(_STOP_SIGNALS))
+            first = signal.Signals(signal.sigwait(self._signals))
             self.end_within(within_ms, f"stopping took more than {within_ms} ms")
             try:
                 loop.call_soon_threadsafe(told, first.name)
             except RuntimeError:
                 pass  # the loop is closed: the end is near
-            signal.sigwait(_STOP_SIGNALS)
+            signal.sigwait(self._signals)
             _end("a second signal", 1)
 
         threading.Thread(target=wait, name="signals", daemon=True).start()

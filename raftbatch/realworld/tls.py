@@ -16,6 +16,7 @@ from raftbatch.errors import CannotStart
 
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which the module ssl has no name for
 _NOT_YET_VALID, _EXPIRED = 9, 10  # X509_V_ERR_*
+_PEM_BYTES_MAX = 1 << 20
 _FLIGHTS_MAX = 10  # of a handshake; TLS 1.3 takes three
 
 
@@ -32,6 +33,19 @@ class RealTLS:
     server: ssl.SSLContext
     client: ssl.SSLContext
     name: str | None = None
+
+
+def read_pem(path: str) -> bytes:
+    """Return what is in a file of certificates or keys; links are followed, to what was renewed.
+
+    Raises:
+        CannotStart: it cannot be read; the text says why.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(_PEM_BYTES_MAX)
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 def load_tls(ca: str, certificate: str, key: str) -> RealTLS:
@@ -77,11 +91,7 @@ def _no_password() -> str:
 
 def _load_own(context: ssl.SSLContext, certificate: str, key: str) -> None:
     for path in (certificate, key):  # the module ssl does not say which of them it missed
-        try:
-            with open(path, "rb"):
-                pass
-        except OSError as error:
-            raise _unreadable(path, error) from None
+        read_pem(path)
     try:
         context.load_cert_chain(certificate, key, _no_password)
     except ssl.SSLError as error:

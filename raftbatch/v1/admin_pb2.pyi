@@ -142,10 +142,12 @@ class PromoteReply(_message.Message):
     def __init__(self) -> None: ...
 
 class RemoveRequest(_message.Message):
-    __slots__ = ("node_id",)
+    __slots__ = ("node_id", "force")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
-    def __init__(self, node_id: _Optional[str] = ...) -> None: ...
+    force: bool
+    def __init__(self, node_id: _Optional[str] = ..., force: bool = ...) -> None: ...
 
 class RemoveReply(_message.Message):
     __slots__ = ()

@@ -104,7 +104,8 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Remove(self, request, context):
-        """Removes a member, perhaps the leader. Its process ends when it hears of that.
+        """Removes a member, perhaps the leader. Its process ends when it hears of that. Refused where too
+        few of the voters that stay are connected to commit anything, unless it is forced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -58,8 +58,8 @@ class ScriptedNode(Node):
         if self.error is not None:
             self.refused += 1
             raise self.error
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.proposals.append(Proposal(len(self.proposals) + 1, 1, future))
+        loop = asyncio.get_running_loop()
+        self.proposals.append(Proposal(len(self.proposals) + 1, 1, loop))
         self.grown.set()
         return self.proposals[-1]
 
@@ -83,7 +83,7 @@ def run(folder: Path, test: Test, **limits: int) -> None:
     peer, client, other = free_ports(3)
     path = folder / "cluster.toml"
     path.write_text(
-        f'[cluster]\nname = "t"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
+        f'[cluster]\nname = "t"\nreplica = "opaque"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
         f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
         f'client = "127.0.0.1:{other}"\n',
         encoding="utf-8",
@@ -180,7 +180,7 @@ def test_stream_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
         while not sending.done():  # each that is answered makes room for one
             node.resolve()
             await asyncio.wait({sending, asyncio.ensure_future(call.read())}, timeout=0.2)
-            assert sum(not each._future.done() for each in node.proposals) <= 10
+            assert sum(not each.is_resolved for each in node.proposals) <= 10
         await sending
         call.cancel()
 
@@ -233,6 +233,23 @@ def test_streams_are_bounded(tmp_path: Path) -> None:
         first.cancel()
 
     run(tmp_path, test, streams_max=1)
+
+
+def test_message_that_cannot_be_read_breaks_its_stream_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        append: Any = channel.stream_stream("/raftbatch.v1.Log/Append", request_serializer=bytes)
+        call = append()
+        await call.write(b"\xff" * 100)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "a message that cannot be read" in str(caught.value.details())
+        assert caplog.records == []
+        assert (await AdminStub(channel).Status(admin_pb2.StatusRequest())).node_id == "n1"
+
+    run(tmp_path, test)
 
 
 def test_message_over_the_limit_breaks_its_stream_alone(tmp_path: Path) -> None:

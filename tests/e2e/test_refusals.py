@@ -41,6 +41,8 @@ def test_port_in_use(one: ServedCluster, kind: str) -> None:
         said = refusal(one.start("n1", "--bootstrap"))
     assert addresses["n1"] in said
     assert "in use" in said
+    assert "perhaps" in said
+    assert "this node, which runs already" in said
     assert not one.data("n1").exists()  # found before anything was touched
 
 

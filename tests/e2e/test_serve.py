@@ -101,7 +101,7 @@ def test_node_that_lost_its_disk_takes_no_part_until_it_joins(cluster: ServedClu
     process = cluster.start(wiped, "--bootstrap")
     assert process.ended() == 1
     assert f"runs already: {'n2' if wiped == 'n1' else 'n1'}" in process.said
-    assert f"raftbatch serve --node {wiped} --join" in process.said
+    assert f"raftbatch serve --node {wiped} --config FILE --join" in process.said
 
     cluster.acknowledged(leader, [b"meanwhile"])
     cluster.start(wiped, "--join")
@@ -165,6 +165,21 @@ def test_commands_find_the_leader_and_say_what_they_did(cluster: ServedCluster) 
     assert "learner  127.0.0.1:2" in done.stdout
     done = run("members", "remove", "n4", "--config", cluster.file)
     assert done.returncode == 0
+    cluster.processes[other].kill()
+    cluster.until(lambda: other not in _connected(cluster, heir), f"notice that {other} is gone")
+    done = run("members", "remove", leader, "--config", cluster.file)
+    assert done.returncode == 1
+    assert f"without {leader} the voters are " in done.stderr
+    assert f"and {other} cannot be reached: nothing could be committed any more" in done.stderr
+    done = run("members", "remove", other, "--config", cluster.file)
+    assert (done.returncode, done.stdout) == (0, f"{other} is removed\n"), done.stderr
+
+
+def _connected(cluster: ServedCluster, leader: str) -> list[str]:
+    """Return who is connected to the leader."""
+    status = cluster.status(leader)
+    assert status is not None
+    return [each.node_id for each in status.members if each.progress.connected]
 
 
 def _rank(cluster: ServedCluster, node: str) -> str:

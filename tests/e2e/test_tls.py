@@ -19,12 +19,18 @@ NODES = ("n1", "n2", "n3")
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """Return an authority that has issued a certificate to each node, and to an operator."""
-    folder = tmp_path / "certs"
+    """Return an authority that has issued a certificate to each node, and to an operator.
+
+    The files are links, as they are where others put secrets into their place and renew them.
+    """
+    folder, named = tmp_path / "issued", tmp_path / "certs"
     folder.mkdir()
+    named.mkdir()
     authority = Authority(folder)
     for name in (*NODES, "operator"):
         authority.issue(name)
+    for file in folder.iterdir():
+        (named / file.name).symlink_to(file)
     return authority
 
 

@@ -195,10 +195,10 @@ class Node:
         flushed = -1  # the journal looks at a full disk with each flush, so not for ever
         while self.failure is None:
             core.replicate(self.now_ns)
+            self._release()
             if journal.lsn != flushed:
                 flushed = journal.lsn
                 journal.flush()
-            self._release()
             self._apply()
             if not self._work():
                 return

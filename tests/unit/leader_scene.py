@@ -86,7 +86,7 @@ class MemoryLog:
             raise self.refusal
         index = len(self.entries) + 1
         self.entries.append(Entry(index, term, data))
-        proposal = Proposal(index, term, asyncio.get_running_loop().create_future())
+        proposal = Proposal(index, term, asyncio.get_running_loop())
         self.proposals.add(proposal)
         return proposal
 

@@ -86,13 +86,6 @@ class MemoryConnection:
     def is_full(self) -> bool:
         return self._was_long
 
-    async def drain(self) -> None:
-        while self._was_long and not self._is_over:
-            self._change.clear()
-            await self._change.wait()
-        if self._is_over:
-            raise ConnectionResetError("it is over")
-
     def close(self) -> None:
         self._is_closing = True
         self._move_soon()

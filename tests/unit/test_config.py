@@ -12,6 +12,8 @@ from raftbatch.config import load
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_loopback
 from raftbatch.realworld import RealFiles
+from raftbatch.records import PutModel
+from raftbatch.settings import Model
 from tests.tidy.tree import ROOT
 
 FILES = RealFiles()
@@ -58,6 +60,15 @@ def test_config_reads_what_a_node_is_told(tmp_path: Path) -> None:
     assert config.certificates is None
 
 
+def test_config_replicates_requests_unless_told_otherwise(tmp_path: Path) -> None:
+    assert not load(FILES, write(tmp_path, GOOD)).is_opaque
+    opaque = GOOD.replace('name = "test"', 'name = "test"\nreplica = "opaque"')
+    assert load(FILES, write(tmp_path, opaque)).is_opaque
+    other = GOOD.replace('name = "test"', 'name = "test"\nreplica = "other"')
+    with pytest.raises(InvalidRequest, match=r"cluster\.replica is 'other': it is 'scheduler' or"):
+        load(FILES, write(tmp_path, other))
+
+
 def test_config_makes_paths_relative_to_the_file(tmp_path: Path) -> None:
     text = GOOD + TLS + "[storage]\ndata_dir = '../x/{node}'\n"
     config = load_node(FILES, write(tmp_path, text), "n1")
@@ -99,6 +110,8 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
         ("", "[storage]\ndata_dir = 5", "storage.data_dir is 5, which is no text"),
         ("", "[server]\nstop_ms_max = 100", "server: stop_ms_max = 100 is not more than"),
         ("", "[server]\nmessage_bytes_max = 9", "server: message_bytes_max = 9 does not hold"),
+        ("", "[transport]\nmessage_bytes_max = 9", "transport: message_bytes_max = 9 does not ho"),
+        ("", "[transport]\nbulk_bytes_max = 9_000_000", "is less than a full window and the larg"),
         ("", "[tls]\nca = 'a'\ncert = 'b'", "tls.key is missing"),
         ("", "[tls]\nca = 'a'\ncert = 'b'\nkey = 'c'\ninsecure = true", "choose one of them"),
         ("", "[tls]\ninsecure = 1", "tls.insecure is 1, which is neither true nor false"),
@@ -182,8 +195,6 @@ def test_cluster_configs_are_right(path: Path) -> None:
 def test_cluster_config_that_explains_shows_the_defaults(tmp_path: Path) -> None:
     shown = load_node(FILES, str(ROOT / "cluster_configs" / "local-3.toml"), "n1")
     default = load_node(FILES, write(tmp_path, GOOD), "n1")
-    assert (shown.log, shown.storage, shown.server) == (
-        default.log,
-        default.storage,
-        default.server,
-    )
+    for part in ("log", "storage", "server", "scheduler", "sessions"):
+        assert getattr(shown, part) == getattr(default, part), part
+    assert shown.founding == (*default.founding, PutModel(Model("echo", "1")))

@@ -50,6 +50,30 @@ def test_leader_does_not_commit_what_only_it_and_no_disk_holds() -> None:
     assert node.core.standing.commit == index
 
 
+def test_news_of_a_commit_goes_with_entries_or_by_itself_when_it_is_asked_for() -> None:
+    node = Bench()
+    node.lead()
+    node.acknowledge("n2", 3)
+    node.acknowledge("n3", 3)
+    node.core.replicate(node.now_ns)
+    node.sent()
+    index = node.core.propose(node.now_ns, 2, b"x")
+    assert not node.core.replicate(node.now_ns)
+    node.sent()
+    node.acknowledge("n2", index)
+    assert node.core.replicate(node.now_ns, tells=False), "it is still to be told"
+    assert node.sent() == []
+    node.core.disconnected(node.now_ns, N3)
+    node.core.propose(node.now_ns, 2, b"y")
+    assert node.core.replicate(node.now_ns, tells=False)
+    assert [(to, message.commit) for to, message in node.sent()] == [(N2, index)]  # type: ignore[union-attr]
+    assert not node.core.replicate(node.now_ns)
+    assert node.sent() == [], "n2 knows, and n3 is away"
+    node.acknowledge("n2", index + 1)
+    assert not node.core.replicate(node.now_ns)
+    assert node.sent() == [(N2, AppendEntries(2, index + 1, 2, (), index + 1, 1))]
+
+
 def test_proposals_are_refused_by_who_does_not_lead_that_term() -> None:
     node = Bench()
     with pytest.raises(NoLeader):

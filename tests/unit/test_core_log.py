@@ -5,7 +5,6 @@ With one voter, so that every step is the test's; clusters are the simulation's.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -199,11 +198,8 @@ def test_closed_log_says_that_it_does_not_know(bench: Bench) -> None:
 
 def _outcome(proposal: Proposal) -> RaftbatchError | None:
     """Return what the proposal was told by now."""
-    future = proposal._future
-    assert future.done()
-    error = future.exception()
-    assert error is None or isinstance(error, RaftbatchError)
-    return error
+    assert proposal.is_resolved
+    return proposal.error
 
 
 @pytest.fixture
@@ -213,7 +209,7 @@ def waiting() -> Iterator[tuple[Proposals, Callable[[int, int], Proposal]]]:
         proposals = Proposals()
 
         def add(index: int, term: int) -> Proposal:
-            proposal = Proposal(index, term, asyncio.Future(loop=loop))
+            proposal = Proposal(index, term, loop)
             proposals.add(proposal)
             return proposal
 
@@ -229,7 +225,7 @@ def test_t19_proposal_that_a_snapshot_stands_for_is_unknown(waiting: Waiting) ->
     inside, behind = add(3, 1), add(9, 1)
     proposals.installed(5, 1)
     assert isinstance(_outcome(inside), OutcomeUnknown)
-    assert not behind._future.done()
+    assert not behind.is_resolved
 
 
 def test_t18_proposal_is_told_when_another_entry_is_applied_in_its_place(waiting: Waiting) -> None:
@@ -252,6 +248,40 @@ def test_proposal_whose_place_is_taken_here_may_still_be_committed(waiting: Wait
     error = _outcome(early)
     assert isinstance(error, OutcomeUnknown)
     assert not error.definite
+
+
+def test_proposal_tells_all_who_wait_once_and_never_at_once() -> None:
+    """Also whoever asks late; a waiter that was cancelled changes nothing for the others."""
+    with VirtualLoop() as loop:
+        proposal = Proposal(3, 1, loop)
+        told: list[object] = []
+        waiters = [loop.create_task(proposal.committed()) for _ in range(3)]
+        proposal.when_resolved(told.append)
+        loop.run_for(0.1)
+        waiters[0].cancel()
+        loop.run_for(0.1)
+        proposal.resolve(None)
+        proposal.resolve(OutcomeUnknown("too late"))
+        proposal.when_resolved(told.append)
+        assert told == []
+        loop.run_for(0.1)
+        assert told == [None, None]
+        assert [waiter.cancelled() for waiter in waiters] == [True, False, False]
+        assert [waiter.exception() for waiter in waiters[1:]] == [None, None]
+        assert loop.run_until_complete(proposal.committed()) is None
+
+
+def test_proposal_that_failed_says_so_to_all() -> None:
+    with VirtualLoop() as loop:
+        proposal, why = Proposal(3, 1, loop), OutcomeUnknown("why")
+        told: list[object] = []
+        early = loop.create_task(proposal.committed())
+        proposal.when_resolved(told.append)
+        loop.run_for(0.1)
+        proposal.resolve(why)
+        late = loop.create_task(proposal.committed())
+        loop.run_for(0.1)
+        assert (early.exception(), late.exception(), told) == (why, why, [why])
 
 
 def test_window_that_a_follower_could_not_take_in_is_refused() -> None:

@@ -50,6 +50,7 @@ class Leader(Bench):
         index = self.change(change)
         for voter in self.core.standing.peers:
             self.acknowledge(voter, index)
+        self.core.replicate(self.now_ns)
         assert self.commit() == index
 
 

@@ -117,7 +117,7 @@ def test_node_that_lost_its_disk_is_told_to_join_and_does(scene: Scene) -> None:
     scene.start(N3)
     scene.run(5)
     assert "this cluster runs already: n1 belongs to cluster" in scene.says(N3)
-    assert "raftbatch serve --node n3 --join" in scene.says(N3)
+    assert "raftbatch serve --node n3 --config FILE --join" in scene.says(N3)
     scene.start(N3, mode=Mode.JOIN)
     scene.run(5)
     assert str(scene.identity(N3)).startswith("n3 (incarnation 2)")
@@ -161,7 +161,7 @@ def test_founder_that_lost_its_disk_is_told_to_join(scene: Scene) -> None:
     scene.start(N1)
     scene.run(5)
     assert "this cluster runs already" in scene.says(N1)
-    assert "raftbatch serve --node n1 --join" in scene.says(N1)
+    assert "raftbatch serve --node n1 --config FILE --join" in scene.says(N1)
 
 
 def test_node_gives_up_after_a_while_where_others_run_and_the_founder_is_silent(

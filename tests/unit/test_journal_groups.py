@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
-from chaos.worlds.disk import Fault, Faults
-from tests.unit.journal_helpers import Bench
+import pytest
+
+from chaos.worlds.disk import Fault, Faults, SimFile
+from tests.unit.journal_helpers import LIMITS, Bench
 
 
 def count_syncs(bench: Bench) -> list[str]:
@@ -86,3 +89,36 @@ def test_group_that_found_no_room_goes_before_the_next() -> None:
         bench.settle()
         assert bench.durable == [2]
         assert bench.reopen().last_index == 2
+
+
+def test_system_may_forget_what_is_synced_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, a mebibyte at a time, and the rest of a segment at its end."""
+    forgotten: list[tuple[int, int]] = []
+
+    def uncache(file: SimFile, offset: int, length: int) -> None:
+        assert not file.inode.pending, "the system holds what is not on the platter yet"
+        forgotten.append((offset, length))
+
+    monkeypatch.setattr(SimFile, "uncache", uncache)
+    mib = 1 << 20
+    limits = replace(
+        LIMITS,
+        segment_bytes=3 * mib,
+        entry_bytes_max=mib,
+        group_bytes_max=mib,
+        pending_bytes_max=8 * mib,
+        disk_low_bytes=9 * mib,
+        disk_reserve_bytes=8 * mib,
+    )
+    bench = Bench(limits, 32 * mib)
+    bench.write(b"small")
+    assert forgotten == []
+    for _ in range(10):
+        bench.write(bytes(mib // 2))
+    starts, lengths = [offset for offset, _ in forgotten], [length for _, length in forgotten]
+    assert len(forgotten) == 5
+    assert starts[0] == 512  # behind the header, which is all there was when it was opened
+    assert starts[1:3] == [starts[0] + lengths[0], starts[1] + lengths[1]]
+    assert starts[3] == 0
+    assert min(*lengths[:2], lengths[3]) >= mib
+    assert lengths[2] < mib  # what was left of the first segment

@@ -57,6 +57,7 @@ class FakeLog:
         self.error: RaftbatchError | None = None
         self.followers: dict[NodeId, Progress] = {}
         self.moved: list[NodeId] = []
+        self.removed: list[NodeId] = []
         self.takes = True
 
     async def add(self, node: NodeId, address: str, rank: Rank) -> Member:
@@ -64,6 +65,10 @@ class FakeLog:
         if self.error is not None:
             raise self.error
         return Member(node, 7, address, rank)
+
+    async def remove(self, node: NodeId) -> None:
+        """Remove it."""
+        self.removed.append(node)
 
     async def transfer(self, heir: NodeId) -> bool:
         """Move, if the heir takes it."""
@@ -176,6 +181,33 @@ def test_transfer_of_another_nodes_leadership_is_refused_with_its_name(
     log.error = NotLeader("n2 leads", leader=N2)
     with pytest.raises(NotLeader, match="n2 leads"):
         asyncio.run(node.transfer(None))
+
+
+def test_removal_that_leaves_no_quorum_is_refused_unless_it_is_forced(
+    node: Node, log: FakeLog
+) -> None:
+    log.followers = {N2: progress(9), N3: progress(5, connected=False)}
+    for healthy in (N1, N2):  # the leader too: it counts itself only as long as it stays
+        with pytest.raises(
+            InvalidRequest, match=f"without {healthy} the voters are .*, and n3 can"
+        ):
+            asyncio.run(node.remove(healthy))
+    assert log.removed == []
+    asyncio.run(node.remove(N3))  # whoever is down may always go
+    asyncio.run(node.remove(N2, is_forced=True))
+    assert log.removed == [N3, N2]
+    log.followers[N3] = progress(5)
+    asyncio.run(node.remove(N1))
+    log.role = Role.FOLLOWER  # the log says who leads
+    log.followers = {}
+    asyncio.run(node.remove(N2))
+    assert log.removed == [N3, N2, N1, N2]
+
+
+def test_removal_of_who_has_no_vote_is_not_a_matter_of_quorum(node: Node, log: FakeLog) -> None:
+    log.membership = Membership((*MEMBERS.members, Member(N4, 1, "n4:1", Rank.LEARNER)))
+    asyncio.run(node.remove(N4))
+    assert log.removed == [N4]
 
 
 def test_node_that_stops_takes_nothing_and_says_so(node: Node) -> None:

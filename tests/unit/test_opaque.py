@@ -47,9 +47,12 @@ def test_digest_is_of_the_sequence() -> None:
             (ONE, ONE),
             (Entry(1, 1, b"onet"), Entry(2, 1, b"wo")),
             (Entry(2, 1, b"one"),),
+            (Entry(1, 1, b"one\0"),),
+            (Entry(1, 1, bytes(50_000)),),
+            (Entry(1, 1, bytes(49_999) + b"\1"),),
         ]
     }
-    assert len(digests) == 7
+    assert len(digests) == 10
     assert applied(ONE, TWO).digest == applied(Entry(1, 9, b"one"), TWO).digest
 
 
@@ -76,10 +79,10 @@ def test_snapshot_keeps_the_state() -> None:
         b"",
         b"\xc1",
         bytes(5000),
-        msgpack.packb([1, 7, bytes(32), 1, 1]),
-        msgpack.packb([1, 2, bytes(31), 1, 1]),
-        msgpack.packb([2, 2, bytes(32), 1, 1]),
-        msgpack.packb([1, 2, bytes(32)]),
+        msgpack.packb([2, 7, bytes(32), 1, 1]),
+        msgpack.packb([2, 2, bytes(31), 1, 1]),
+        msgpack.packb([1, 2, bytes(32), 1, 1]),
+        msgpack.packb([2, 2, bytes(32)]),
     ],
 )
 def test_snapshot_of_something_else_is_refused(content: bytes) -> None:

@@ -47,6 +47,19 @@ def test_open_modes_tell_what_is_there(tmp_path: Path) -> None:
     assert os.stat(path).st_mode & 0o777 & 0o137 == 0  # nothing for others
 
 
+def test_uncache_changes_nothing_and_never_fails(tmp_path: Path) -> None:
+    path = f"{tmp_path}/a"
+    file, data = FILES.open(path, "create"), bytes(range(256)) * 64
+    file.write_at(0, [data])
+    file.uncache(0, 4096)  # not synced yet: it stays
+    file.datasync()
+    file.uncache(100, 10_000)
+    file.uncache(1 << 40, 1)
+    assert file.read_at(0, 1 << 20) == data
+    file.close()
+    file.uncache(0, 4096)
+
+
 @pytest.mark.parametrize("to", ["file", "nothing"])
 def test_open_and_lock_follow_no_symbolic_link(tmp_path: Path, to: str) -> None:
     (tmp_path / "file").touch()

@@ -149,6 +149,7 @@ class ThroughFile:
         self.read_at = file.read_at
         self.allocate = file.allocate
         self.truncate = file.truncate
+        self.uncache = file.uncache
         self.size = file.size
         self.close = file.close
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from coordinator.raft.timing import MS, Timing
 from raftbatch.errors import CannotStart, Invariant
 from raftbatch.ids import NodeId
 from tests.scenarios.fakes import N1, N2, N3, FakeFetch, FakeLog, FakeStore
+
+_PAGE = Path(__file__).parents[2] / "docs" / "RAFT.md"
 
 
 class Shell:
@@ -226,3 +229,21 @@ def test_peers_hash_alike_in_every_process() -> None:
     assert Peer(N1) == Peer(NodeId("n1")) != Peer(N2)
     assert Peer(N1) != "n1"
     assert repr(Peer(N1)) == "n1"
+
+
+def test_page_maps_every_override_and_every_fault_to_tests_that_exist() -> None:
+    """docs/RAFT.md: each overridden name, each fault that the code cites by number, each script."""
+    page = _PAGE.read_text(encoding="utf-8")
+    ours = [name.removeprefix("_SyncObj") for name in _overridden()]
+    assert {"__onNodeConnected", "_onTick", "__raftMatchIndex"} <= set(ours)
+    missing = [name for name in (*ours, *POISONED) if f"`{name}`" not in page]
+    assert not missing, "docs/RAFT.md says nothing of these"
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    faults = [row for row in rows if row[0].removeprefix("| ").isdecimal()]
+    assert [int(row[0].removeprefix("| ")) for row in faults] == list(range(1, 41))
+    assert all(len(row) == 4 for row in faults)
+    scripts = [path.stem for path in (_PAGE.parents[1] / "tests/scenarios").glob("*.txt")]
+    for row in faults:
+        for name in row[-1].removesuffix(" |").split(", "):
+            known = name.startswith("`tests/") or name in scripts
+            assert known or any(script.startswith(f"{name}_") for script in scripts), name
