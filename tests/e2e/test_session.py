@@ -87,6 +87,24 @@ def test_session_answers_a_submission_with_what_it_wants(tmp_path: Path) -> None
     run(tmp_path, test)
 
 
+def test_outcomes_in_one_message_bear_their_own_runs(tmp_path: Path) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        api = node.scripted
+        session = await opened(channel)
+        await session.write(submissions(1, 2, 3, 4))
+        await api.until(lambda: len(api.watching) == 4)
+        api.end("r1", outcome("r1"))
+        api.end("r2", outcome("r2"))
+        api.end("r3", outcome("r3")._replace(run=RUN._replace(batch=6)))
+        api.end("r4", outcome("r4", kind=OutcomeKind.EXPIRED)._replace(run=None))
+        reply = await session.read()
+        assert [each.run.batch for each in reply.outcomes] == [5, 5, 6, 0]
+        assert [each.HasField("run") for each in reply.outcomes] == [True, True, True, False]
+        session.cancel()
+
+    run(tmp_path, test)
+
+
 def test_session_ends_only_when_nothing_is_owed(tmp_path: Path) -> None:
     async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
         session = await opened(channel)
@@ -261,6 +279,30 @@ def test_what_is_under_way_is_bounded(tmp_path: Path) -> None:
         await node.scripted.until(lambda: node.scripted.unwatched == 10)
 
     run(tmp_path, test, SessionLimits(in_flight_max=10))
+
+
+def test_session_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
+    """A client that sends faster than the log takes is slowed down, and not refused."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        api = node.scripted
+        api.is_open.clear()
+        session = await opened(channel)
+        for number in range(20):
+            message = submissions(number, want=pb.WANT_TICKET)
+            message.submissions[0].payload = bytes(10_000)
+            await session.write(message)
+        for _ in range(50):
+            await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
+        assert len(api.submitted) == 10
+        api.is_open.set()
+        tickets: list[int] = []
+        while len(tickets) < 20:
+            tickets += (await session.read()).tickets.numbers
+        assert tickets == list(range(20))
+        session.cancel()
+
+    run(tmp_path, test, SessionLimits(taking_bytes_max=100_000))
 
 
 def test_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
