@@ -96,7 +96,7 @@ class ExecutorConfig:
 
 
 def executor_config(
-    file: ClusterFile, executor: str, cpus: int, models: Sequence[str] = (), drain_s: float = 30.0
+    file: ClusterFile, executor: str, cpus: int, models: Sequence[str] = ()
 ) -> ExecutorConfig:
     """Return what a file tells an executor.
 
@@ -105,7 +105,6 @@ def executor_config(
         executor: its id.
         cpus: that it may use.
         models: names of those that it is to run; none: all that the file gives executors.
-        drain_s: how long what runs may take once it is told to stop.
 
     Raises:
         InvalidRequest: something is wrong or missing; the message names file and key.
@@ -142,7 +141,6 @@ def executor_config(
         ready,
         {str(node): each.client for node, each in file.nodes.items()},
         file.operator(),
-        drain_s,
     )
     if config.slots > SLOTS_MAX:
         raise table.wrong("", f"instances and prefetch ask for {config.slots} slots: {SLOTS_MAX}")

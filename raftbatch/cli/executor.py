@@ -6,6 +6,7 @@ Imports of `executor` are inside the function: no other command needs them.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -41,6 +42,10 @@ def executor(
         list[str] | None,
         typer.Option("--model", metavar="NAME", help="Run this model alone; may be repeated."),
     ] = None,
+    join: Annotated[
+        float,
+        typer.Option("--join", metavar="S", min=0.1, help="How long it tries to join at first."),
+    ] = 30.0,
     drain: Annotated[
         float,
         typer.Option("--drain", metavar="S", min=0.0, help="How long what runs may take at last."),
@@ -60,9 +65,10 @@ def executor(
 
     process, world = RealProcess(), RealWorld()
     try:
-        told = executor_config(load(world.files, config), executor_id, cpus(), model or (), drain)
+        told = executor_config(load(world.files, config), executor_id, cpus(), model or ())
     except InvalidRequest as error:
         raise _failed(error.message, _EXIT_USAGE) from None
+    told = replace(told, join_s=join, drain_s=drain)
     logs.begin(sys.stderr)
     try:
         process.run(ExecutorServer(world, process, told, RealChildren()).run())

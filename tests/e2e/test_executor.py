@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
+import pytest
 
 from raftbatch import tensors
 from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.executors import Cluster
+from tests.e2e.executors import CALL_S, Cluster
 from tests.e2e.processes import LIMIT_S, RAFTBATCH, Process
-from tests.e2e.test_requests import outcome, submit
+from tests.e2e.processes import run as command
+from tests.e2e.test_requests import outcome
 
 MODEL = """
 import os, pathlib, time
@@ -38,10 +42,10 @@ class Shout:
                 os._exit(7)
             if text == "raise":
                 raise ValueError("no such thing")
-            if text == "hang" or (text == "hang once" and self.first(text)):
-                (self.folder / "hangs").touch()
-                while True:
-                    time.sleep(1)
+            if text == "slow" or (text == "hang once" and self.first(text)):
+                (self.folder / "runs").write_text(str(os.getpid()))
+                while not (self.folder / "go").exists():
+                    time.sleep(0.01)
             bad = ItemError("not this one", "bad_text") if text == "bad" else None
             loud.append(bad or text.upper() + parameters.get("mark", self.mark))
         return {"loud": loud}
@@ -103,8 +107,18 @@ class Scene:
         submission = pb.Submission(
             request_id=request_id, model=model, rows=len(texts), payload=payload, **more
         )
-        [index] = await self.cluster.ask(lambda channel: submit(channel, submission))
-        return index
+        request = pb.SubmitRequest(submissions=[submission])
+
+        async def once(channel: grpc.aio.Channel) -> pb.SubmitReply:
+            reply: pb.SubmitReply = await GatewayStub(channel).Submit(request, timeout=CALL_S)
+            return reply
+
+        while True:
+            [result] = (await self.cluster.ask(once)).results
+            if result.HasField("ticket"):
+                return int(result.ticket.index)
+            assert result.error.slug in ("not_leader", "no_leader"), result.error
+            await self.cluster.turn_to(result.error.leader)
 
     async def told(self, request_id: str, index: int = 0) -> pb.Outcome:
         """Return what became of a request."""
@@ -116,6 +130,26 @@ class Scene:
         assert (found.kind, found.code) == (0, ""), found
         [tensor] = tensors.decode(found.result)
         return [each.decode() for each in tensors.elements(tensor)]
+
+    async def running(self) -> int:
+        """Return the process that runs a slow batch, once there is one."""
+        file = self.served.folder / "runs"
+        looks = partial(self.served.until, lambda: file.exists() and bool(file.read_text()), "run")
+        await asyncio.to_thread(looks)
+        return int(file.read_text())
+
+    def go(self) -> None:
+        """Let slow batches end."""
+        (self.served.folder / "go").touch()
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process is dead, reaped or not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
 def run(
@@ -166,3 +200,164 @@ def test_batches_run_and_items_fail_alone(tmp_path: Path) -> None:
         assert executor.logged("executor.left")[-1]["why"] == "drained"
 
     run(tmp_path, test)
+
+
+def test_child_that_dies_is_a_failed_batch_and_is_replaced(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        executor = await scene.start("gpu-1")
+        await scene.ask("a", "die once")
+        assert await scene.loud("a") == ["DIE ONCE!"]
+        [ended] = executor.logged("child.ended")
+        assert "exited with status 7" in ended["why"]
+        asked = [scene.ask(f"b{n}", "die" if n == 2 else f"good {n}") for n in range(4)]
+        await asyncio.gather(*asked)
+        for n in (0, 1, 3):
+            assert await scene.loud(f"b{n}") == [f"GOOD {n}!"]
+        poison = await scene.told("b2")
+        assert (poison.kind, poison.code) == (1, "child_died")
+        assert len(executor.logged("executor.joined")) == 1, "the executor lived on"
+
+    run(tmp_path, test)
+
+
+def test_batch_that_hangs_is_killed_after_its_running_time(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.start("gpu-1")
+        await scene.ask("a", "hang once")
+        pid = await scene.running()
+        assert await scene.loud("a") == ["HANG ONCE!"]
+        assert is_gone(pid)
+
+    run(tmp_path, test, timeout_us=700_000)
+
+
+def test_another_executor_runs_what_a_killed_one_held(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        first = await scene.start("gpu-1")
+        index = await scene.ask("a", "hang once")
+        pid = await scene.running()
+        await scene.start("gpu-2")
+        first.kill()
+        assert await scene.loud("a", index) == ["HANG ONCE!"]
+        found = await scene.told("a")
+        assert found.run.executor == "gpu-2"
+        await asyncio.to_thread(scene.served.until, lambda: is_gone(pid), "end of the child")
+
+    run(tmp_path, test)
+
+
+def test_executor_that_is_told_to_stop_ends_what_runs_and_gives_back_the_rest(
+    tmp_path: Path,
+) -> None:
+    async def test(scene: Scene) -> None:
+        first = await scene.start("gpu-1")
+        await scene.ask("a", "slow")
+        await scene.running()
+        await scene.ask("b", "waits")
+        second = await scene.start("gpu-2")
+        first.send(signal.SIGTERM)
+        assert await scene.loud("b") == ["WAITS!"]
+        assert (await scene.told("b")).run.executor == "gpu-2"
+        assert first.is_up, "it waits for what runs"
+        scene.go()
+        assert await scene.loud("a") == ["SLOW!"]
+        assert (await scene.told("a")).run.executor == "gpu-1"
+        assert await asyncio.to_thread(first.ended) == 0
+        assert first.logged("executor.left")[-1]["why"] == "drained"
+        assert await asyncio.to_thread(second.terminate) == 0
+
+    run(tmp_path, test)
+
+
+def test_drain_is_bounded(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        first = await scene.start("gpu-1", "--drain", "0.3")
+        await scene.ask("a", "hang once")
+        pid = await scene.running()
+        assert await asyncio.to_thread(first.terminate) == 0
+        assert first.logged("executor.left")[-1]["why"] == "late"
+        assert is_gone(pid)
+        await scene.start("gpu-2")
+        assert await scene.loud("a") == ["HANG ONCE!"]
+
+    run(tmp_path, test)
+
+
+def test_executor_goes_on_though_the_leader_is_killed(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        executor = await scene.start("gpu-1")
+        await scene.ask("a", "slow")
+        await scene.running()
+        leader = await asyncio.to_thread(scene.served.leader)
+        scene.served.processes[leader].kill()
+        scene.go()
+        assert await scene.loud("a") == ["SLOW!"]
+        await scene.ask("b", "next")
+        assert await scene.loud("b") == ["NEXT!"]
+        assert len(executor.logged("executor.joined")) == 1
+        assert await asyncio.to_thread(executor.terminate) == 0
+
+    run(tmp_path, test, ("n1", "n2", "n3"))
+
+
+def test_executor_that_was_paused_for_longer_than_its_lease_joins_anew(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        executor = await scene.start("gpu-1")
+        executor.pause()
+        await scene.ask("a", "one")
+        second = await scene.start("gpu-2")
+        assert await scene.loud("a") == ["ONE!"]
+        executor.resume()
+        await asyncio.to_thread(partial(executor.wait_for, "executor.joined", count=2))
+        assert await asyncio.to_thread(second.terminate) == 0
+        await scene.ask("b", "two")
+        assert await scene.loud("b") == ["TWO!"]
+
+    run(tmp_path, test)
+
+
+def test_executor_id_is_one_executors(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.start("gpu-1")
+        arguments = ("executor", "--id", "gpu-1", "--config", scene.served.file, "--join", "0.2")
+        done = await asyncio.to_thread(command, *arguments)
+        assert done.returncode == 1
+        assert "Error: another executor has the id gpu-1" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("file", "table", "status", "message"),
+    [
+        ("", 'file = "shout.py"\nclass = "Shout"', 1, "no coordinator lets gpu-1 join"),
+        ("", 'file = "gone.py"\nclass = "Shout"', 1, "there is no "),
+        ("", 'file = "shout.py"\nclass = "Whisper"', 1, "no class 'Whisper', only Shout"),
+        ("import gone_module", "", 1, "does not import: No module named 'gone_module'"),
+        ("def f(:", "", 1, "does not import: SyntaxError"),
+        (MODEL.replace('["mark"]', "[0]"), "", 1, "shout does not load: KeyError: 0"),
+        (MODEL.replace("outputs", "more"), "", 1, "shout: outputs are declared neither"),
+        ("", 'file = "shout.py"', 2, "models.shout.executor.class is missing"),
+        ("", 'file = "shout.py"\nclass = "A"\nclas = 1', 2, "the nearest is class"),
+        ("", 'class = "A"', 2, "file or module is named"),
+        ("", 'file = "shout.py"\nclass = "A"\ninstances = 0', 2, "instances is 0"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    tmp_path: Path, file: str, table: str, status: int, message: str
+) -> None:
+    (tmp_path / "shout.py").write_text(file or MODEL, encoding="utf-8")
+    table = table or 'file = "shout.py"\nclass = "Shout"'
+    settings = f"""
+[models.shout]
+inputs = [{{ name = "text", datatype = "BYTES", dims = [1] }}]
+[models.shout.executor]
+{table}
+options = {{ mark = "!" }}
+"""
+    served = ServedCluster(tmp_path, ("n1",), settings, replica="scheduler")
+    done = command("executor", "--id", "gpu-1", "--config", served.file, "--join", "0.2")
+    assert done.returncode == status, done.stderr
+    assert message in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
