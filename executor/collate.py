@@ -25,6 +25,7 @@ from raftbatch import tensors
 from raftbatch.errors import InvalidRequest
 
 INVALID_INPUT = "invalid_input"
+BAD_OUTPUT = "bad_output"
 BF16 = "BF16"
 
 Array = npt.NDArray[Any]
@@ -185,9 +186,7 @@ def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
             )
         shape = tensor.shape if form.has_batch_axis else (1, *tensor.shape)
         wanted = (rows, *each.dims)
-        if len(shape) != len(wanted) or any(
-            dim not in (FREE, size) for dim, size in zip(wanted, shape, strict=True)
-        ):
+        if shape[:1] != (rows,) or not _fits(each, shape[1:]):
             said = list(wanted if form.has_batch_axis else wanted[1:])
             raise InvalidRequest(
                 f"{each.name!r} has the shape {list(tensor.shape)}, and the model wants {said}"
@@ -252,23 +251,42 @@ def _column(
             if isinstance(value, ItemError):
                 errors.setdefault(row, value)
         if declared.datatype != tensors.BYTES and len(column) == rows:
-            good = [value for value in column if not isinstance(value, ItemError)]
-            return _filled(declared, column, good)
+            return _filled(declared, column, errors)
     elif declared.datatype != tensors.BYTES:
         column = _array(declared, column)
-    if len(column) != rows:
-        raise BadOutput(f"{declared.name!r} has {len(column)} rows, and the batch {rows}")
+    is_sized = isinstance(column, list | tuple | np.ndarray) and getattr(column, "ndim", 1)
+    count = len(column) if is_sized else 0
+    if count != rows:
+        raise BadOutput(f"{declared.name!r} has {count} rows, and the batch {rows}")
     return column
 
 
-def _filled(declared: Tensor, column: Sequence[Any], good: Sequence[Any]) -> Array:
-    """Return a list of rows as an array, with zeros where a row has failed."""
-    rows = _array(declared, np.stack([np.asarray(each) for each in good]) if good else [])
-    found = np.zeros((len(column), *rows.shape[1:]), rows.dtype)
-    places = [row for row, value in enumerate(column) if not isinstance(value, ItemError)]
-    if places:
-        found[places] = rows
+def _filled(declared: Tensor, column: Sequence[Any], errors: dict[int, ItemError]) -> Array:
+    """Return a list of rows as an array, with zeros where a row has failed, or is misshapen."""
+    good: dict[int, Array] = {}
+    for row, value in enumerate(column):
+        if isinstance(value, ItemError):
+            continue
+        array = _array(declared, value)
+        if _fits(declared, array.shape):
+            good[row] = array
+        else:
+            said = f"{declared.name!r} has the shape {list(array.shape)}: {list(declared.dims)}"
+            errors.setdefault(row, ItemError(said, BAD_OUTPUT))
+    shapes = {each.shape for each in good.values()}
+    if len(shapes) > 1:
+        raise BadOutput(f"{declared.name!r} has rows of different shapes")
+    dims = shapes.pop() if shapes else tuple([max(1, dim) for dim in declared.dims])
+    found = np.zeros((len(column), *dims), _NUMPY[declared.datatype])
+    for row, array in good.items():
+        found[row] = array
     return found
+
+
+def _fits(declared: Tensor, dims: Sequence[int]) -> bool:
+    return len(dims) == len(declared.dims) and all(
+        dim in (FREE, size) for dim, size in zip(declared.dims, dims, strict=True)
+    )
 
 
 def _array(declared: Tensor, column: Any) -> Array:
@@ -280,7 +298,7 @@ def _array(declared: Tensor, column: Any) -> Array:
         fits = declared.datatype != BF16 and np.can_cast(array.dtype, wanted, "same_kind")
         if array.size and not bits and not fits:
             raise BadOutput(f"{declared.name!r} is {array.dtype}, which is no {declared.datatype}")
-        return np.ascontiguousarray(array, wanted)
+        return np.asarray(array, wanted, order="C")
     except (TypeError, ValueError) as error:
         raise BadOutput(f"{declared.name!r} is no {declared.datatype}: {error}") from None
 
@@ -299,9 +317,7 @@ def _close(
         part = _cut(declared, part, begin, stacked)
         dims, data = part.shape[1:], np.ascontiguousarray(part).tobytes()
     shape = (count, *dims) if form.has_batch_axis else tuple(dims)
-    if len(dims) != len(declared.dims) or any(
-        dim not in (FREE, size) for dim, size in zip(declared.dims, dims, strict=True)
-    ):
+    if not _fits(declared, dims):
         raise BadOutput(
             f"{declared.name!r} has the shape {list(dims)} for each row, and declares "
             f"{list(declared.dims)}"

@@ -27,7 +27,6 @@ from raftbatch.world import Clock, Files
 _LOG = logging.getLogger(__name__)
 
 MODEL_FAILED = "model_failed"
-BAD_OUTPUT = "bad_output"
 OUT_OF_MEMORY = "out_of_memory"
 INVALID_PARAMETERS = "invalid_parameters"
 
@@ -108,7 +107,7 @@ class Runtime:
             else:
                 answers = [stacked.answers[place] for place in range(len(batch.payloads))]
         except collate.BadOutput as error:
-            return Failure(BAD_OUTPUT, str(error))
+            return Failure(collate.BAD_OUTPUT, str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
             return self._failure(error)
         return Outcome(
