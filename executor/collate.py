@@ -254,8 +254,9 @@ def _column(
             return _filled(declared, column, errors)
     elif declared.datatype != tensors.BYTES:
         column = _array(declared, column)
-    is_sized = isinstance(column, list | tuple | np.ndarray) and getattr(column, "ndim", 1)
-    count = len(column) if is_sized else 0
+    is_scalar = isinstance(column, np.ndarray) and column.ndim == 0
+    is_rows = isinstance(column, list | tuple | np.ndarray) and not is_scalar
+    count = len(column) if is_rows else 0
     if count != rows:
         raise BadOutput(f"{declared.name!r} has {count} rows, and the batch {rows}")
     return column

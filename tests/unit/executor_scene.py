@@ -191,8 +191,8 @@ class Scene:
             assert (each.at is At.RUNNING) == isinstance(self.runs.get(each.number), Run)
         running = [each for each in held.values() if each.stage is Stage.RUNNING]
         assert len(running) == sum(each.at is At.RUNNING for each in self.machine.instances)
-        for each in held.values():
-            if each.stage is Stage.WAITING:
+        for waiting in held.values():
+            if waiting.stage is Stage.WAITING:
                 assert all(at.at is not At.IDLE for at in self.machine.instances)
 
     async def read(self) -> None:

@@ -33,7 +33,7 @@ class FakeEntropy:
         return bytes(length)
 
 
-class FakeNode(DispatchServicer):  # type: ignore[misc]
+class FakeNode(DispatchServicer):
     """A node that says what a test wants it to say.
 
     Attributes:
@@ -88,7 +88,7 @@ def run(test: Callable[[list[FakeNode], list[str], Link], Awaitable[None]], up: 
             nodes = [FakeNode() for _ in addresses]
             for node, address in list(zip(nodes, addresses, strict=True))[3 - up :]:
                 server = grpc.aio.server()
-                add_DispatchServicer_to_server(node, server)  # type: ignore[no-untyped-call]
+                add_DispatchServicer_to_server(node, server)
                 server.add_insecure_port(address)
                 await server.start()
                 stack.push_async_callback(server.stop, None)
