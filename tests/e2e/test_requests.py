@@ -140,65 +140,73 @@ def test_one_node_gives_each_request_its_outcome(tmp_path: Path) -> None:
     run(tmp_path, test, ("n1",))
 
 
+_MOST = (1 << 64) - 1
+_ABSURD = [
+    submission(""),
+    submission("\0"),
+    submission("a" * 257),
+    submission("a", rows=0),
+    submission("a", rows=_MOST),
+    submission("a", rows=33),
+    submission("a", timeout_ms=_MOST),
+    submission("a", priority=(1 << 32) - 1),
+    submission("a", signature="s" * 4097),
+    submission("a", traceparent="t" * 4097),
+    submission("a", parameters=bytes((1 << 20) + 1)),
+    submission("a", payload=bytes(17 << 20)),
+    submission("a", model="none"),
+    submission("a", version="none"),
+]
+
+
+def absurd_calls(channel: grpc.aio.Channel) -> list[Any]:
+    """Return calls, each of which a node refuses for good."""
+    stub, executors = GatewayStub(channel), DispatchStub(channel)
+    return [
+        stub.Await(pb.AwaitRequest(request_id="a", wait_ms=_MOST)),
+        stub.Await(pb.AwaitRequest(request_id="a", index=_MOST)),
+        stub.Cancel(pb.CancelRequest(request_ids=["a"] * 4097)),
+        stub.Acknowledge(pb.AcknowledgeRequest(request_ids=[""])),
+        executors.Join(dispatch_pb2.JoinRequest(executor="", slots=1)),
+        executors.Join(dispatch_pb2.JoinRequest(executor="x", slots=(1 << 32) - 1)),
+        executors.Join(dispatch_pb2.JoinRequest(executor="x", replaces=_MOST)),
+        executors.Ready(dispatch_pb2.ReadyRequest(executor="x", incarnation=_MOST)),
+        executors.Drain(dispatch_pb2.DrainRequest(executor="x", incarnation=_MOST)),
+        executors.Leave(dispatch_pb2.LeaveRequest(executor="x", running=[_MOST])),
+        executors.Heartbeat(dispatch_pb2.HeartbeatRequest(executor="x", incarnation=_MOST)),
+        executors.Tail(dispatch_pb2.TailRequest(executor="x", incarnation=_MOST)).read(),
+    ]
+
+
 def test_absurd_values_are_refused_for_good(tmp_path: Path) -> None:
     """Whatever a record could not hold is an error of its caller's, and the node goes on."""
-    most = (1 << 64) - 1
-    complete = dispatch_pb2.Complete(batch=most, fence=most, executor="x", numbers=[most])
+    complete = dispatch_pb2.Complete(batch=_MOST, fence=_MOST, executor="x", numbers=[_MOST])
     complete.results.append(b"")
-    deep = dispatch_pb2.Free(executor="x", slots=[dispatch_pb2.Slot(batch=most, fence=most)])
+    free = dispatch_pb2.Free(executor="x", slots=[dispatch_pb2.Slot(batch=_MOST, fence=_MOST)])
+    probe = dispatch_pb2.Probe(executor="\0", incarnation=_MOST)
     reports = [
         dispatch_pb2.Report(complete=complete),
-        dispatch_pb2.Report(free=deep),
-        dispatch_pb2.Report(probe=dispatch_pb2.Probe(executor="\0", incarnation=most)),
+        dispatch_pb2.Report(free=free),
+        dispatch_pb2.Report(probe=probe),
     ]
 
     async def test(served: ServedCluster, cluster: Cluster) -> None:
         channel = cluster.channel(served.clients["n1"])
-        stub, executors = GatewayStub(channel), DispatchStub(channel)
-        absurd = [
-            submission(""),
-            submission("\0"),
-            submission("a" * 257),
-            submission("a", rows=0),
-            submission("a", rows=most),
-            submission("a", rows=33),
-            submission("a", timeout_ms=most),
-            submission("a", priority=(1 << 32) - 1),
-            submission("a", signature="s" * 4097),
-            submission("a", traceparent="t" * 4097),
-            submission("a", parameters=bytes((1 << 20) + 1)),
-            submission("a", payload=bytes(17 << 20)),
-            submission("a", model="none"),
-            submission("a", version="none"),
-        ]
-        request = pb.SubmitRequest(submissions=absurd)
-        reply = await stub.Submit(request, timeout=CALL_S)
+        request = pb.SubmitRequest(submissions=_ABSURD)
+        reply = await GatewayStub(channel).Submit(request, timeout=CALL_S)
         assert all(each.error.definite for each in reply.results)
         assert {each.error.slug for each in reply.results} == {
             "invalid_request",
             "payload_too_large",
             "unknown_model",
         }
-        for call in (
-            stub.Await(pb.AwaitRequest(request_id="a", wait_ms=most)),
-            stub.Await(pb.AwaitRequest(request_id="a", index=most)),
-            stub.Cancel(pb.CancelRequest(request_ids=["a"] * 4097)),
-            stub.Acknowledge(pb.AcknowledgeRequest(request_ids=[""])),
-            executors.Join(dispatch_pb2.JoinRequest(executor="", slots=1)),
-            executors.Join(dispatch_pb2.JoinRequest(executor="x", slots=(1 << 32) - 1)),
-            executors.Join(dispatch_pb2.JoinRequest(executor="x", replaces=most)),
-            executors.Ready(dispatch_pb2.ReadyRequest(executor="x", incarnation=most)),
-            executors.Drain(dispatch_pb2.DrainRequest(executor="x", incarnation=most)),
-            executors.Leave(dispatch_pb2.LeaveRequest(executor="x", running=[most])),
-            executors.Heartbeat(dispatch_pb2.HeartbeatRequest(executor="x", incarnation=most)),
-            executors.Tail(dispatch_pb2.TailRequest(executor="x", incarnation=most)).read(),
-        ):
+        for call in absurd_calls(channel):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call
             error = error_of(caught.value)
             assert error is not None, caught.value
             assert error.definite, error
-        told = await executors.Report(dispatch_pb2.ReportRequest(reports=reports))
+        told = await DispatchStub(channel).Report(dispatch_pb2.ReportRequest(reports=reports))
         assert all(each.error.definite for each in told.results)
         assert all(each.HasField("error") for each in told.results)
         async with EchoExecutor(cluster):
