@@ -261,8 +261,7 @@ class Agent:
                     self._arm(number, run)
                 case Kill(number, why):
                     self._disarm(number)
-                    _LOG.warning("child.killed", extra=fields(instance=number, why=why))
-                    self._crew.kill(number)
+                    self._crew.kill(number, why)
         self._wake()
 
     def _arm(self, number: int, run: int) -> None:

@@ -68,6 +68,7 @@ class Crew:
         self._pauses = pauses
         self._load_s = load_s
         self._now: list[Child | None] = [None] * len(loads)
+        self._killed: dict[int, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -94,10 +95,11 @@ class Crew:
         if child is not None:
             child.send(frame)
 
-    def kill(self, number: int) -> None:
+    def kill(self, number: int, why: str) -> None:
         """Kill an instance's process; `down` follows once it is dead."""
         child = self._now[number]
         if child is not None:
+            self._killed[number] = why
             child.kill()
 
     async def close(self) -> None:
@@ -140,9 +142,13 @@ class Crew:
                     pauses.reset()
                 self._events.said(number, frame)
                 del frame  # else its results would be held until there is another
-            return Failure(CHILD_DIED, f"the process of {load.name} died: {await child.dead()}")
+            how = await child.dead()
+            why = self._killed.get(number)
+            said = f"died: {how}" if why is None else f"was killed: {why}"
+            return Failure(CHILD_DIED, f"the process of {load.name} {said}")
         finally:
             self._now[number] = None
+            self._killed.pop(number, None)
             child.kill()
             await asyncio.shield(child.dead())
 

@@ -105,6 +105,7 @@ class Machine:
         self._runs = 0
         self._said_models: tuple[ModelId, ...] | None = None
         self._probe = Probe.NONE
+        self._suspect: ModelId | None = None  # of the last batch that failed as a whole
 
     # Its lives.
 
@@ -146,7 +147,7 @@ class Machine:
         """Take in that an instance has come up, and ran its warm-up."""
         instance = self.instances[number]
         instance.at, instance.held = At.IDLE, None
-        if self.holdings.is_suspended:
+        if self.holdings.is_suspended and self._suspect in (None, instance.model):
             self._probe = Probe.SUCCEEDED
         return list(self._starts(now_ns))
 
@@ -298,7 +299,9 @@ class Machine:
         """Begin to find out whether it works again, if it is suspended and can."""
         if not self.holdings.is_suspended or self._probe is not Probe.NONE:
             return []
-        instance = next((each for each in self.instances if each.at is At.IDLE), None)
+        # Another model than the one that failed proves nothing.
+        suspects = [each for each in self.instances if self._suspect in (None, each.model)]
+        instance = next((each for each in suspects if each.at is At.IDLE), None)
         if instance is None:
             return []
         self._runs += 1
@@ -369,6 +372,7 @@ class Machine:
 
     def _fail(self, held: Held, failure: Failure) -> None:
         """Give up a batch that failed as a whole."""
+        self._suspect = held.model
         failed = pb.LAPSE_REASON_FAILED
         lapse = reports.lapse(held, failed, pb.RAN_YES, failure.code, failure.message)
         self._report(held, [lapse])

@@ -34,7 +34,12 @@ class Shout:
         self.folder = pathlib.Path(context.folder)
         self.mark = context.options["mark"]
 
+    def warmup(self):
+        if (self.folder / "broken").exists():
+            raise RuntimeError("the device is gone")
+
     def predict(self, batch):
+        self.warmup()
         print("noise on standard output")
         loud = []
         for text, parameters in zip(batch.inputs["text"], batch.parameters):
@@ -312,6 +317,27 @@ def test_executor_that_was_paused_for_longer_than_its_lease_joins_anew(tmp_path:
         assert await asyncio.to_thread(second.terminate) == 0
         await scene.ask("b", "two")
         assert await scene.loud("b") == ["TWO!"]
+
+    run(tmp_path, test)
+
+
+def test_broken_executor_is_suspended_and_resumes_once_its_warm_up_goes_well(
+    tmp_path: Path,
+) -> None:
+    async def test(scene: Scene) -> None:
+        executor = await scene.start("gpu-1")
+        (tmp_path / "broken").touch()
+        for n in range(2):
+            await scene.ask(f"a{n}", "one")
+            assert (await scene.told(f"a{n}")).code == "model_failed"
+        await scene.ask("a2", "one")  # the third in a row: executor_failures_max
+        ended = await asyncio.to_thread(executor.wait_for, "child.ended")
+        assert "its warm-up failed: RuntimeError: the device is gone" in ended["why"]
+        await scene.ask("b", "two")
+        (tmp_path / "broken").unlink()
+        assert await scene.loud("a2") == ["ONE!"]
+        assert await scene.loud("b") == ["TWO!"]
+        assert len(executor.logged("executor.joined")) == 1
 
     run(tmp_path, test)
 

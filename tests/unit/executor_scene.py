@@ -33,8 +33,7 @@ from tests.unit.replica_scene import poll
 
 NAME = "gpu-1"
 MODEL = ("m", "1")
-INSTANCES, PREFETCH = 2, 1
-SLOTS = INSTANCES + PREFETCH
+PREFETCH = 1
 
 
 class Node:
@@ -80,7 +79,10 @@ class Scene:
         self._entries: list[tuple[int, bytes]] = []
         self.nodes = [Node("n1", self._entries), Node("n2", self._entries)]
         self.node = self.nodes[0]
-        self.machine = Machine(NAME, [MODEL] * INSTANCES)
+        self.instances = self.draw.choice((1, 2))
+        self.slots = self.instances + PREFETCH
+        self._fails = self.draw.choice((0.3, 0.7))
+        self.machine = Machine(NAME, [MODEL] * self.instances)
         self.runs: dict[int, Run | WarmUp] = {}
         self.ran: set[tuple[int, int]] = set()
         self.open: list[Due] = []
@@ -95,7 +97,7 @@ class Scene:
         self.apply()
         self.leading.propose(model)
         self.apply()
-        for number in range(INSTANCES):
+        for number in range(self.instances):
             self.do(self.machine.up(number, 0))
         self.join(0)
 
@@ -150,7 +152,7 @@ class Scene:
     def join(self, replaces: int) -> None:
         """Begin a life."""
         ready = self.machine.ready
-        assert self.say(r.Join(NAME, replaces, SLOTS, ready, b"")) is Verdict.OK
+        assert self.say(r.Join(NAME, replaces, self.slots, ready, b"")) is Verdict.OK
         self.machine.begin(self.leading.state.executors[NAME].incarnation, ready)
         self.tail = None
         self.open.clear()
@@ -186,7 +188,7 @@ class Scene:
     def check(self) -> None:
         """Make sure that the machine is whole."""
         held = self.machine.holdings.held
-        assert len(held) <= SLOTS, "a slot is credit"
+        assert len(held) <= self.slots, "a slot is credit"
         for each in self.machine.instances:
             assert (each.at is At.RUNNING) == isinstance(self.runs.get(each.number), Run)
         running = [each for each in held.values() if each.stage is Stage.RUNNING]
@@ -276,7 +278,7 @@ class Scene:
                 self.do(machine.down(number, Failure("child_died", ""), self._now_ns))
                 return
             found: Outcome | Failure | None = None
-            if chance < 0.3:
+            if chance < self._fails:
                 found = Failure("model_failed", "x")
             elif isinstance(action, Run):
                 codes = ["bad" if draw.random() < 0.1 else "" for _ in action.places]
@@ -347,7 +349,7 @@ class Scene:
         elif what < 0.6:
             await self.read()
         elif what < 0.78:
-            self.happen(draw.randrange(INSTANCES))
+            self.happen(draw.randrange(self.instances))
         elif what < 0.88:
             self.report()
         elif what < 0.93:
@@ -372,7 +374,7 @@ class Scene:
             self.apply()
             for _ in range(3):
                 await self.read()
-            for number in range(INSTANCES):
+            for number in range(self.instances):
                 self.happen(number, well=True)
             self.report(well=True)
             self.beat()

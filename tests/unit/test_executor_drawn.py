@@ -9,7 +9,7 @@ from tests.unit.executor_scene import Scene
 
 def test_executor_agrees_with_its_feed_and_each_request_ends() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(16):
         counts += Scene(seed).play(400)
     for what in (
         "more",

@@ -292,6 +292,26 @@ def test_suspended_executor_probes_with_its_warm_up() -> None:
     assert machine.wish() is None
 
 
+def test_probe_is_of_the_model_that_failed() -> None:
+    machine = Machine("x", [("a", "1"), MODEL])
+    for number in range(2):
+        machine.up(number, 0)
+    machine.begin(7, machine.ready)
+    run = one(machine.take(changes(given(1)), 0))
+    machine.ended(1, run.run, Failure("model_failed", ""), 0)
+    machine.take(changes(suspended=True), 0)
+    [warm] = machine.probe()
+    assert isinstance(warm, WarmUp)
+    assert warm.instance == 1
+    machine.down(0, Failure("child_died", ""), 0)
+    machine.said(pb.ReadyRequest(incarnation=7, models=[pb.ModelVersion(name="m", version="1")]))
+    machine.up(0, 0)
+    machine.said(
+        pb.ReadyRequest(incarnation=7, models=[pb.ModelVersion(name=n, version="1") for n in "am"])
+    )
+    assert machine.wish() is None, "the other one has proved nothing"
+
+
 def test_what_is_said_of_a_failure_fits_into_a_record() -> None:
     assert cut("a\0b") == "ab"
     assert cut("half \ud800 a character") == "half ? a character"
