@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
+from functools import partial
 
 from executor.children import Children
 from executor.config import ExecutorConfig
@@ -33,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 _BEATS = 5  # in a lease
 _LEAVE_S = 2.0
+_LIVES_S = 0.1, 10.0  # between two lives of a child, at first and at most
 _PROBE_S, _PROBE_MAX_S = 1.0, 60.0
 _SAY_AGAIN_S = 1.0
 
@@ -64,7 +66,7 @@ class Agent:
         self._clock = clock
         loads = config.loads
         self.machine = Machine(config.executor, [(each.name, each.version) for each in loads])
-        self._crew = Crew(children, loads, self, link.pauses, config.load_s)
+        self._crew = Crew(children, loads, self, partial(Pauses, entropy, *_LIVES_S), config.load_s)
         self._timeouts = [each.timeout_s for each in config.models for _ in range(each.instances)]
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._probing = Pauses(entropy, _PROBE_S, _PROBE_MAX_S)

@@ -112,14 +112,14 @@ class Crew:
         pauses = self._pauses()
         while True:
             failure = await self._life(number, first, pauses)
+            if not first.done():
+                first.set_exception(CannotStart(failure.message))
+                return
             load = self._loads[number]
             _LOG.warning(
                 "child.ended",
                 extra=fields(model=load.name, instance=load.instance, why=failure.message),
             )
-            if not first.done():
-                first.set_exception(CannotStart(failure.message))
-                return
             self._events.down(number, failure)
             await asyncio.sleep(pauses.next_s())
 

@@ -389,3 +389,4 @@ class Machine:
 
     def _report(self, held: Held, told: list[pb.Report]) -> None:
         held.stage, held.reports, held.is_told = Stage.REPORTING, told, False
+        held.given.ClearField("payloads")  # it runs no more, but may be held for a while

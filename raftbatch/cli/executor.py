@@ -18,7 +18,7 @@ _EXIT_USAGE = 2
 
 HELP = """\
 Run one executor: it takes batches from the cluster that a configuration file describes, and
-runs them on the models that have a table [models.NAME.executor] there.
+runs them on the models that have a table models.NAME.executor there.
 
 Each instance of a model is a process of its own, which ends with this one. Models are loaded
 and warmed up before it joins, so a model that cannot be loaded is told at once.

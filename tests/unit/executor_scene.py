@@ -14,9 +14,6 @@ from typing import Any
 from coordinator.core.effects import Applied, Reply, Verdict
 from coordinator.core.values import Request
 from coordinator.core.watch import Holding, Watch
-from coordinator.feed import Feed
-from coordinator.raft.segments.layout import Entry
-from coordinator.replica import Replica
 from coordinator.rpc.dispatch import _record
 from coordinator.rpc.pieces import pieces
 from coordinator.tail import Tail
@@ -29,32 +26,12 @@ from raftbatch.errors import StaleIncarnation
 from raftbatch.kinds import LapseReason
 from raftbatch.v1 import dispatch_pb2 as pb
 from tests.unit.core.leading import Leading, put
+from tests.unit.lagging_node import Node
 from tests.unit.replica_scene import poll
 
 NAME = "gpu-1"
 MODEL = ("m", "1")
 PREFETCH = 1
-
-
-class Node:
-    """A node that is tailed: it applies the leader's entries when it is time to.
-
-    Args:
-        name: its own.
-        entries: all that the leader has applied, by index from 1.
-    """
-
-    def __init__(self, name: str, entries: list[tuple[int, bytes]]) -> None:
-        self.replica = Replica()
-        self.feed = Feed(self.replica, name)
-        self.replica.listeners.append(self.feed)
-        self._entries = entries
-
-    def apply(self, index: int) -> None:
-        """Apply what comes up to an index."""
-        while self.replica.index < min(index, len(self._entries)):
-            term, data = self._entries[self.replica.index]
-            self.replica.apply(Entry(self.replica.index + 1, term, data))
 
 
 class Scene:
