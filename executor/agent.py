@@ -143,10 +143,8 @@ class Agent:
         over = self._over = asyncio.get_running_loop().create_future()
         if self._told_to_stop.is_set():
             self._do(self.machine.leave())
-        tasks = [
-            asyncio.ensure_future(each)
-            for each in (self._tail(), self._beat(), self._reporter.run(), self._tell())
-        ]
+        doing = (self._tail(), self._beat(), self._reporter.run(), self._tell())
+        tasks = [asyncio.ensure_future(each) for each in (*doing, self._link.learn())]
         for task in tasks:
             task.add_done_callback(self._failed)
         self._wake()

@@ -26,6 +26,7 @@ from raftbatch.errors import InvalidRequest
 
 INVALID_INPUT = "invalid_input"
 BAD_OUTPUT = "bad_output"
+NOT_FINITE = "not_finite"
 BF16 = "BF16"
 
 Array = npt.NDArray[Any]
@@ -251,7 +252,7 @@ def _column(
             if isinstance(value, ItemError):
                 errors.setdefault(row, value)
         if declared.datatype != tensors.BYTES and len(column) == rows:
-            return _filled(declared, column, errors)
+            column = _filled(declared, column, errors)
     elif declared.datatype != tensors.BYTES:
         column = _array(declared, column)
     is_scalar = isinstance(column, np.ndarray) and column.ndim == 0
@@ -259,6 +260,10 @@ def _column(
     count = len(column) if is_rows else 0
     if count != rows:
         raise BadOutput(f"{declared.name!r} has {count} rows, and the batch {rows}")
+    if declared.finite and declared.datatype in ("FP16", "FP32", "FP64"):
+        axes = tuple(range(1, np.ndim(column)))
+        for row in np.flatnonzero(~np.isfinite(column).all(axis=axes)).tolist():
+            errors.setdefault(row, ItemError(f"{declared.name!r} is not finite", NOT_FINITE))
     return column
 
 

@@ -22,8 +22,9 @@ from executor.core.pieces import Joiner
 from raftbatch.errors import TRAILER
 from raftbatch.logs import fields
 from raftbatch.v1 import dispatch_pb2 as pb
-from raftbatch.v1 import error_pb2
+from raftbatch.v1 import error_pb2, gateway_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
+from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from raftbatch.world import Entropy
 
 _LOG = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ STALE = "stale_incarnation"
 _MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16 and what it brings
 _CALL_S = 3.0
 _PAUSE_S = 0.05
-_PAUSE_MAX_S = 2.0
+_PAUSE_MAX_S = 0.5
 _HOPS_MAX = 3  # redirects that are followed at once: more, and nobody knows who leads
 
 _OPTIONS = [
@@ -163,6 +164,22 @@ class Link:
         """Close all connections."""
         for channel in self._channels.values():
             await channel.close()
+
+    async def learn(self) -> None:
+        """Ask which nodes there are by now: those of a file may be gone one day."""
+        for address in [self._leader, *self._order]:
+            self._stub(address)
+            try:
+                stub = GatewayStub(self._channels[address])
+                reply: gateway_pb2.NodesReply = await stub.Nodes(
+                    gateway_pb2.NodesRequest(), timeout=_CALL_S
+                )
+            except grpc.aio.AioRpcError:
+                continue
+            found = {each.address: each.node_id for each in reply.nodes if each.address}
+            self._nodes |= found
+            self._order += [each for each in found if each not in self._order]
+            return
 
     async def ask(
         self,

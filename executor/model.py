@@ -52,6 +52,8 @@ class Tensor:
         text: of BYTES: whether the elements are text; else they stay bytes.
         like: of an output with a free dimension: the input whose padding it follows, which
             is cut off again.
+        finite: of an output: whether a row that holds no number, or infinity, fails its
+            request.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Tensor:
     buckets: tuple[int, ...] = ()
     text: bool = True
     like: str = ""
+    finite: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -114,6 +114,25 @@ def test_item_error_in_the_place_of_a_row_fails_its_request_alone() -> None:
     assert [each.code for each in answers] == ["item_failed"] * 2
 
 
+def test_row_that_is_not_finite_fails_its_request_where_the_model_says_so() -> None:
+    finite = Form((X,), (Tensor("y", "FP32", (2,), finite=True),))
+    stacked = stack(finite, [x([1, 2]), x([3, 4]), x([5, 6])], [1, 1, 1])
+    outputs = {"y": np.array([[1, 2], [np.nan, 4], [5, np.inf]])}
+    assert [each.code for each in split(finite, stacked, outputs)] == [
+        "",
+        "not_finite",
+        "not_finite",
+    ]
+    listed = {"y": [ItemError("no"), [np.nan, 1.0], [1.0, 2.0]]}
+    assert [each.code for each in split(finite, stacked, listed)] == [
+        "item_failed",
+        "not_finite",
+        "",
+    ]
+    free = Form((X,), (Tensor("y", "FP32", (2,)),))
+    assert [each.code for each in split(free, stacked, outputs)] == [""] * 3
+
+
 def test_row_of_another_shape_fails_its_request_alone() -> None:
     form = Form((X,), (X,))
     stacked = stack(form, [x([1, 2]), x([3, 4])], [1, 1])

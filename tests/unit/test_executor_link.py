@@ -14,12 +14,13 @@ import pytest
 from executor.link import Link, Pauses, Refused, Unreachable
 from raftbatch.errors import TRAILER
 from raftbatch.v1 import dispatch_pb2 as pb
-from raftbatch.v1 import error_pb2
+from raftbatch.v1 import error_pb2, gateway_pb2
 from raftbatch.v1.dispatch_pb2_grpc import (
     DispatchServicer,
     DispatchStub,
     add_DispatchServicer_to_server,
 )
+from raftbatch.v1.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
 from tests.e2e.cluster import free_ports
 
 LIMIT_S = 30.0
@@ -33,7 +34,7 @@ class FakeEntropy:
         return bytes(length)
 
 
-class FakeNode(DispatchServicer):
+class FakeNode(DispatchServicer, GatewayServicer):
     """A node that says what a test wants it to say.
 
     Attributes:
@@ -41,6 +42,8 @@ class FakeNode(DispatchServicer):
         asked: how often it was asked anything.
         tails: what executors asked it to tail from.
         messages: that it tells them, one for each tail.
+        results: of reports, one for each call.
+        others: addresses of the nodes that there are.
     """
 
     def __init__(self) -> None:
@@ -49,6 +52,14 @@ class FakeNode(DispatchServicer):
         self.tails: list[pb.TailRequest] = []
         self.messages: list[list[pb.FeedMessage]] = []
         self.results: list[list[pb.ReportResult]] = []
+        self.others: list[str] = []
+
+    async def Nodes(self, request: gateway_pb2.NodesRequest, context: Any) -> Any:  # noqa: N802
+        """Answer, where it knows of others."""
+        if not self.others:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "no")
+        nodes = [gateway_pb2.NodeAddress(node_id=each, address=each) for each in self.others]
+        return gateway_pb2.NodesReply(nodes=nodes)
 
     async def _judge(self, context: Any) -> None:
         self.asked += 1
@@ -89,6 +100,7 @@ def run(test: Callable[[list[FakeNode], list[str], Link], Awaitable[None]], up: 
             for node, address in list(zip(nodes, addresses, strict=True))[3 - up :]:
                 server = grpc.aio.server()
                 add_DispatchServicer_to_server(node, server)
+                add_GatewayServicer_to_server(node, server)
                 server.add_insecure_port(address)
                 await server.start()
                 stack.push_async_callback(server.stop, None)
@@ -195,6 +207,21 @@ def test_tail_goes_on_at_another_node_from_where_it_was() -> None:
         assert [(each.batch, list(each.numbers)) for each in start] == [(3, [7, 7]), (4, [7])]
         assert list(start[0].parameters) == [b"", b""]
         assert [node.tails[0].seen_index for node in nodes] == [0, 5, 5]
+
+    run(test)
+
+
+def test_nodes_that_came_later_are_asked_too() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        lonely = Link({"n3": addresses[2]}, FakeEntropy())
+        await lonely.learn()
+        assert lonely.addresses == addresses[2], "nobody answers that"
+        nodes[2].others = addresses
+        await lonely.learn()
+        nodes[2].error = error_pb2.Error(slug="no_leader", message="alone", definite=True)
+        await lonely.ask(beat)
+        assert nodes[0].asked == 1
+        await lonely.close()
 
     run(test)
 
