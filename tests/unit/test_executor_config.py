@@ -10,6 +10,7 @@ from executor.config import ExecutorConfig, executor_config
 from raftbatch.config import load
 from raftbatch.errors import InvalidRequest
 from raftbatch.realworld import RealFiles
+from tests.tidy.tree import ROOT
 
 NODES = """
 [cluster]
@@ -86,3 +87,9 @@ def test_what_is_wrong_is_named(
         read(tmp_path, models, *names)
     assert message in str(caught.value)
     assert "cluster.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "cluster_configs").glob("*.toml")), ids=str)
+def test_cluster_configs_give_an_executor_the_echo(path: Path) -> None:
+    config = executor_config(load(RealFiles(), str(path)), "gpu-1", 2)
+    assert [each.load.module for each in config.models] == ["executor.examples.echo"]
