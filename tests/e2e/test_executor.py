@@ -80,6 +80,8 @@ module = "executor.examples.echo"
 class = "Echo"
 """
 
+_ELSEWHERE = ("not_leader", "no_leader", "draining", "outcome_unknown")
+
 Test = Callable[["Scene"], Coroutine[Any, Any, None]]
 
 
@@ -122,7 +124,7 @@ class Scene:
             [result] = (await self.cluster.ask(once)).results
             if result.HasField("ticket"):
                 return int(result.ticket.index)
-            assert result.error.slug in ("not_leader", "no_leader"), result.error
+            assert result.error.slug in _ELSEWHERE, result.error
             await self.cluster.turn_to(result.error.leader)
 
     async def told(self, request_id: str, index: int = 0) -> pb.Outcome:
@@ -305,6 +307,31 @@ def test_executor_goes_on_though_the_leader_is_killed(tmp_path: Path) -> None:
     run(tmp_path, test, ("n1", "n2", "n3"))
 
 
+def test_each_request_has_its_outcome_though_a_leader_and_an_executor_are_killed(
+    tmp_path: Path,
+) -> None:
+    async def test(scene: Scene) -> None:
+        first = await scene.start("gpu-1")
+        await scene.start("gpu-2")
+        count, width = 240, 12
+
+        async def client(number: int) -> None:
+            for n in range(number, count, width):
+                if n == 3 * width:
+                    leader = await asyncio.to_thread(scene.served.leader)
+                    scene.served.processes[leader].kill()
+                if n == 10 * width:
+                    first.kill()
+                await scene.ask(f"r{n}", f"text {n}")
+                assert await scene.loud(f"r{n}") == [f"TEXT {n}!"]
+
+        await asyncio.gather(*[client(number) for number in range(width)])
+        survivors = [node for node, each in scene.served.processes.items() if each.is_up]
+        await asyncio.to_thread(scene.served.agree, *survivors)
+
+    run(tmp_path, test, ("n1", "n2", "n3"))
+
+
 def test_executor_that_was_paused_for_longer_than_its_lease_joins_anew(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         executor = await scene.start("gpu-1")
@@ -317,6 +344,20 @@ def test_executor_that_was_paused_for_longer_than_its_lease_joins_anew(tmp_path:
         assert await asyncio.to_thread(second.terminate) == 0
         await scene.ask("b", "two")
         assert await scene.loud("b") == ["TWO!"]
+
+    run(tmp_path, test)
+
+
+def test_killed_executor_comes_back_under_its_id(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        first = await scene.start("gpu-1")
+        await scene.ask("a", "hang once")
+        await scene.running()
+        first.kill()
+        second = await scene.start("gpu-1")
+        assert second.logged("join.waited"), "until the one before is found lost"
+        assert await scene.loud("a") == ["HANG ONCE!"]
+        assert await asyncio.to_thread(second.terminate) == 0
 
     run(tmp_path, test)
 
