@@ -74,7 +74,8 @@ class Agent:
         self._reporter = Reporter(self.machine, link, self._lost, self._wake)
         self._has_wishes = asyncio.Event()
         self._over: asyncio.Future[str] | None = None
-        self._told_to_stop = asyncio.Event()
+        self._is_stopping = False
+        self._beginning: asyncio.Task[None] | None = None
         self._lease_s = 1.0
 
     async def run(self) -> None:
@@ -87,7 +88,7 @@ class Agent:
             if not await self._unless_stopped(self._crew.start()):
                 return
             replaces, limit_s = 0, self._config.join_s
-            while not self._told_to_stop.is_set():
+            while not self._is_stopping:
                 joining = self._join(replaces, limit_s)
                 if not await self._unless_stopped(joining):
                     break
@@ -100,9 +101,11 @@ class Agent:
 
     def drain(self) -> None:
         """Take nothing new, end what runs within a bound, leave, and let `run` return."""
-        if self._told_to_stop.is_set():
+        if self._is_stopping:
             return
-        self._told_to_stop.set()
+        self._is_stopping = True
+        if self._beginning is not None:
+            self._beginning.cancel()
         self._do(self.machine.leave())
         asyncio.get_running_loop().call_later(self._config.drain_s, self._end, "late")
 
@@ -110,18 +113,16 @@ class Agent:
 
     async def _unless_stopped(self, doing: Coroutine[None, None, None]) -> bool:
         """Do something, unless it is told to stop meanwhile; return whether it was done."""
-        task = asyncio.ensure_future(doing)
-        stop = asyncio.ensure_future(self._told_to_stop.wait())
+        task = self._beginning = asyncio.ensure_future(doing)
         try:
-            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                return False
-            task.result()
-            return True
+            await task
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+            return False
         finally:
-            for each in (task, stop):
-                each.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
+            self._beginning = None
+        return True
 
     async def _join(self, replaces: int, limit_s: float) -> None:
         config, models = self._config, self.machine.ready
@@ -141,7 +142,7 @@ class Agent:
     async def _live(self) -> None:
         """Do all that an executor does until this incarnation is over."""
         over = self._over = asyncio.get_running_loop().create_future()
-        if self._told_to_stop.is_set():
+        if self._is_stopping:
             self._do(self.machine.leave())
         doing = (self._tail(), self._beat(), self._reporter.run(), self._tell())
         tasks = [asyncio.ensure_future(each) for each in (*doing, self._link.learn())]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.executor_scene import MODEL, Scene, is_gone, run
+from tests.e2e.executor_scene import MODEL, SETTINGS, Scene, is_gone, run
+from tests.e2e.processes import RAFTBATCH, Process
 from tests.e2e.processes import run as command
 
 
@@ -256,3 +257,15 @@ options = {{ mark = "!" }}
     assert done.returncode == status, done.stderr
     assert message in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: ")
+
+
+def test_executor_that_finds_nobody_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    (tmp_path / "shout.py").write_text(MODEL, encoding="utf-8")
+    served = ServedCluster(tmp_path, ("n1",), SETTINGS.format(timeout_us=0), replica="scheduler")
+    with Process([*RAFTBATCH, "executor", "--id", "gpu-1", "--config", served.file]) as executor:
+        executor.wait_for("model.loaded", count=2)
+        assert executor.terminate() == 0
+        assert [each["event"] for each in executor.events][-2:] == [
+            "stop.begun",
+            "executor.stopped",
+        ]
