@@ -6,8 +6,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Coroutine
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,26 +72,6 @@ def test_child_that_cannot_load_says_why_and_ends(tmp_path: Path) -> None:
         assert await child.receive() == Broken(f"m: there is no {tmp_path}/m.py")
         assert await child.receive() is None
         assert await child.dead() == "it exited with status 0"
-
-    run(main())
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_torch_model_has_its_own_threads_in_a_child() -> None:
-    async def main() -> None:
-        load = replace(LOAD, module="executor.examples.mlp", class_name="MLP", threads=3)
-        child = await RealChildren().start(load)
-        up = await child.receive()
-        assert isinstance(up, Up), up
-        assert "3 threads" in up.detail
-        envelope = tensors.encode([tensors.Tensor("x", "FP32", (2, 16), bytes(128))])
-        child.send(Batch(1, (envelope,), (2,), (b"",)))
-        found = await child.receive()
-        assert isinstance(found, Ran)
-        [tensor] = tensors.decode(found.outcome.answers[0].result)
-        assert (tensor.name, tensor.shape) == ("y", (2, 4))
-        child.kill()
-        await child.dead()
 
     run(main())
 

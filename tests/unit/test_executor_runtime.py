@@ -144,18 +144,6 @@ def test_model_may_be_a_package(tmp_path: Path) -> None:
     assert isinstance(found, Outcome)
 
 
-def test_torch_model_runs_under_inference_mode(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    runtime = load(tmp_path, file="", module="executor.examples.mlp", class_name="MLP", name="mlp")
-    assert runtime.backend.device == ("cuda:0" if torch.cuda.is_available() else "cpu")
-    payload = x(*[n / 16 for n in range(16)])
-    found = runtime.run(batch(payload, payload))
-    assert isinstance(found, Outcome)
-    first, second = found.answers
-    assert first == second
-    assert len(y(first.result)) == 4
-
-
 def test_missing_torch_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
