@@ -10,9 +10,14 @@ root, `raftbatch config check`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from coordinator.api import ApiConfig
+from coordinator.feed import FeedConfig
+from coordinator.founding_records import founding_records
+from coordinator.leader import LeaderConfig
 from coordinator.raft.datadir import StorageLimits
 from coordinator.raft.log import LogConfig
 from coordinator.raft.membership import Membership, founders
@@ -22,6 +27,7 @@ from coordinator.raft.segments.limits import JournalLimits
 from coordinator.raft.snapshots import SnapshotLimits
 from coordinator.raft.timing import Timing
 from coordinator.raft.transport_limits import TransportLimits
+from coordinator.scheduler import SchedulerConfig
 from raftbatch.config import (
     NODE,
     Certificates,
@@ -32,6 +38,7 @@ from raftbatch.config import (
 )
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId
+from raftbatch.records import Record
 from raftbatch.world import Files
 
 T = TypeVar("T")
@@ -52,8 +59,10 @@ class ServerLimits:
         stream_bytes_max: data that one stream may have under way: proposed, and not
             answered. Beyond it nothing more is read from the stream until answers
             have left, so a client is slowed down and not refused.
-        streams_max: streams of all clients together; one more is refused. So many messages of
-            message_bytes_max may be in memory.
+        streams_max: streams of opaque entries, of all clients together; one more is refused. So
+            many messages of message_bytes_max may be in memory.
+        calls_max: calls of all clients together, each session and each executor's tail among
+            them; one more is refused at once.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
         transfer_ms_max: how long a leader that is told to stop tries to hand over.
@@ -68,6 +77,7 @@ class ServerLimits:
     message_bytes_max: int = 40 << 20
     stream_bytes_max: int = 64 << 20
     streams_max: int = 64
+    calls_max: int = 4000
     connections_max: int = 1000
     transfer_ms_max: int = 2_000
     drain_ms_max: int = 2_000
@@ -90,6 +100,30 @@ class ServerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Bounds of clients' sessions.
+
+    Attributes:
+        sessions_max: of all clients together; one more is refused.
+        in_flight_max: what one session may have under way; more is refused, and said so.
+        unread_bytes_max: answers that a client has not read yet, in bytes; one that lets more
+            pile up is cut off.
+
+    Raises:
+        ValueError: one is below 1.
+    """
+
+    sessions_max: int = 1000
+    in_flight_max: int = 16_384
+    unread_bytes_max: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            if getattr(self, each.name) < 1:
+                raise ValueError(f"{each.name} = {getattr(self, each.name)} is less than 1")
+
+
+@dataclass(frozen=True, slots=True)
 class NodeConfig:
     """All that one node is told.
 
@@ -104,6 +138,9 @@ class NodeConfig:
         storage: bounds of the data directory.
         transport: bounds between coordinators.
         server: bounds of the client port.
+        scheduler: settings of the scheduler.
+        sessions: bounds of clients' sessions.
+        founding: the first records, if the cluster is founded from this file.
     """
 
     cluster: ClusterFile
@@ -120,6 +157,9 @@ class NodeConfig:
     )
     transport: TransportLimits = field(default_factory=TransportLimits)
     server: ServerLimits = field(default_factory=ServerLimits)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    sessions: SessionLimits = field(default_factory=SessionLimits)
+    founding: tuple[Record, ...] = ()
 
 
 def load_node(files: Files, path: str, node: str) -> NodeConfig:
@@ -144,6 +184,9 @@ def load_node(files: Files, path: str, node: str) -> NodeConfig:
         storage=_storage(storage),
         transport=_transport(cluster.rest["transport"], storage, log.window),
         server=_server(cluster.rest["server"], cluster.rest["storage"]),
+        scheduler=_scheduler(cluster.rest),
+        sessions=_filled(SessionLimits, cluster.rest["sessions"]),
+        founding=founding_records(cluster.rest["policy"], cluster.rest["models"]),
     )
 
 
@@ -209,6 +252,34 @@ def _server(table: Table, storage: Table) -> ServerLimits:
             f"storage.entry_bytes_max = {entry} bytes, and a kibibyte around it",
         )
     return limits
+
+
+def _scheduler(tables: Mapping[str, Table]) -> SchedulerConfig:
+    return SchedulerConfig(
+        _leader(tables["leader"], tables["storage"]),
+        _filled(ApiConfig, tables["api"]),
+        _filled(FeedConfig, tables["feed"]),
+    )
+
+
+def _leader(table: Table, storage: Table) -> LeaderConfig:
+    """Read what a leader is told: what it groups leaves room for its decisions in the journal."""
+    entry = storage.whole("entry_bytes_max", JournalLimits().entry_bytes_max)
+    most = {"entry_bytes_max": entry // 4, "record_bytes_max": entry * 3 // 4}
+    given = {
+        key: min(getattr(LeaderConfig(), key), limit)
+        for key, limit in most.items()
+        if key not in table.values
+    }
+    config = _filled(LeaderConfig, table, **given)
+    for key, limit in most.items():
+        if getattr(config, key) > limit:
+            raise table.wrong(
+                key,
+                f"is {getattr(config, key)}, more than {limit}, which leaves room for decisions "
+                f"in an entry of storage.entry_bytes_max = {entry} bytes",
+            )
+    return config
 
 
 def _transport(table: Table, storage: Table, window: Window) -> TransportLimits:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from coordinator.api import Api
 from coordinator.config import NodeConfig
 from coordinator.founding import adopted, born
 from coordinator.opaque import OpaqueReplica
@@ -25,6 +26,8 @@ from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.standing import Role
 from coordinator.raft.transport import PeerState
+from coordinator.replica import Replica
+from coordinator.scheduler import Scheduler
 from raftbatch.errors import (
     Draining,
     InvalidRequest,
@@ -34,6 +37,7 @@ from raftbatch.errors import (
     RaftbatchError,
 )
 from raftbatch.ids import Identity, NodeId
+from raftbatch.settings import Model
 
 
 class Phase(Enum):
@@ -90,6 +94,7 @@ class Node:
         phase: see `Phase`.
         log: from when it is opened on.
         replica: what it feeds.
+        scheduler: from then on; never where the entries mean nothing.
         waiting: returns for whom a node that starts waits, and why.
         peers: returns how it stands with the other coordinators.
         on_stopping: called once the node takes nothing new any more.
@@ -100,7 +105,8 @@ class Node:
         self.counters = counters
         self.phase = Phase.STARTING
         self.log: ReplicatedLog | None = None
-        self.replica = OpaqueReplica()
+        self.replica = OpaqueReplica() if config.cluster.is_opaque else Replica()
+        self.scheduler: Scheduler | None = None
         self.waiting: Callable[[], Mapping[NodeId, str]] = dict
         self.peers: Callable[[], list[PeerState]] = list
         self.on_stopping: list[Callable[[], None]] = []
@@ -167,6 +173,37 @@ class Node:
         if len(data) > limit:
             raise PayloadTooLarge(f"an entry of {len(data)} bytes is over entry_bytes_max, {limit}")
         return log.propose(log.term, data)
+
+    def models(self, name: str) -> list[tuple[Model, bool]]:
+        """Return model versions, in order, and which of them are being deleted.
+
+        Args:
+            name: of the model; empty: all.
+
+        Raises:
+            NoLeader: definite; the node has no log yet.
+        """
+        self._opened()
+        if not isinstance(self.replica, Replica):
+            return []
+        state = self.replica.state
+        return [
+            (state.models[each], each in state.deleting)
+            for each in sorted(state.models)
+            if name in ("", each[0])
+        ]
+
+    @property
+    def api(self) -> Api:
+        """What clients and executors ask of the scheduler; while it stops, it says so by itself.
+
+        Raises:
+            NoLeader: definite; the node has no log yet.
+        """
+        self._opened()
+        if self.scheduler is None:
+            raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
+        return self.scheduler.api
 
     # What operators ask; each raises what `ReplicatedLog` says, and `Draining` while it stops.
 

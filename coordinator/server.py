@@ -35,7 +35,9 @@ from coordinator.raft.greeting import Reply, Request
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
+from coordinator.replica import Replica
 from coordinator.rpc.port import ClientPort
+from coordinator.scheduler import Scheduler
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
 from raftbatch.ids import Identity, NodeId
@@ -174,6 +176,10 @@ class Server:
             self._failed,
         )
         self._node.log = log
+        if isinstance(self._node.replica, Replica):
+            self._node.scheduler = Scheduler(
+                world.clock, log, self._node.replica, config.scheduler, config.founding
+            )
         self._node.peers = lambda: transport.states
         self._door.on_request = self._node.answer
         # What was made so far lives as long as the process: the collector need not look again.
@@ -201,6 +207,8 @@ class Server:
         signal = await self._stopped
         _LOG.info("stop.begun", extra=fields(signal=signal))
         self._node.stop_taking()
+        if self._node.scheduler is not None:
+            self._node.scheduler.drain()
         await self._hand_over()
 
     def _told_to_stop(self, signal: str) -> None:
@@ -232,7 +240,12 @@ class Server:
     async def _close(self) -> None:
         """Close all that was opened. What is under way has a bounded time for its answers."""
         self._node.stop_taking()
+        scheduler = self._node.scheduler
+        if scheduler is not None:
+            scheduler.end()
         await self._port.close(self._config.server.drain_ms_max / 1000)
+        if scheduler is not None:
+            scheduler.close()
         if self._transport is not None:
             await self._transport.close()
         if self._node.log is not None:

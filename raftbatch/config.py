@@ -30,7 +30,12 @@ NODE = "{node}"
 """Stands in a path for the node's name."""
 
 CLIENT_TABLES = ("cluster", "nodes", "tls")
-COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server")
+SCHEDULER_TABLES = ("leader", "api", "feed", "sessions", "policy", "models")
+COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server", *SCHEDULER_TABLES)
+
+SCHEDULER, OPAQUE = "scheduler", "opaque"
+"""What the nodes replicate: requests, or, to test and measure the log alone, entries of bytes that
+mean nothing. Chosen once, before the cluster is founded: neither can read the other's log."""
 
 
 class Table:
@@ -166,6 +171,7 @@ class ClusterFile:
         is_insecure: whether they may do without it on a network that is trusted.
         tls: the table, for `certificates` and `operator`.
         rest: tables of the coordinator alone, not looked at yet.
+        is_opaque: whether the entries mean nothing; see `OPAQUE`.
     """
 
     path: str
@@ -175,6 +181,7 @@ class ClusterFile:
     is_insecure: bool
     tls: Table
     rest: dict[str, Table]
+    is_opaque: bool = False
 
     def node(self, name: str) -> NodeAddresses:
         """Return a node's addresses.
@@ -218,7 +225,10 @@ def load(files: Files, path: str) -> ClusterFile:
     top = Table(path, "", _parse(path, _read(files, path)))
     top.check_known((*CLIENT_TABLES, *COORDINATOR_TABLES))
     cluster = top.table("cluster")
-    cluster.check_known(("name",))
+    cluster.check_known(("name", "replica"))
+    replica = cluster.text("replica", SCHEDULER)
+    if replica not in (SCHEDULER, OPAQUE):
+        raise cluster.wrong("replica", f"is {replica!r}: it is {SCHEDULER!r} or {OPAQUE!r}")
     tls = top.table("tls")
     tls.check_known(("ca", "cert", "key", "operator_cert", "operator_key", "insecure"))
     is_insecure = tls.flag("insecure", default=False)
@@ -230,7 +240,8 @@ def load(files: Files, path: str) -> ClusterFile:
     nodes = _nodes(top.table("nodes"), is_plain=not is_secure and not is_insecure)
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")
-    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest)
+    is_opaque = replica == OPAQUE
+    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque)
 
 
 def _check_certificates(tls: Table) -> None:

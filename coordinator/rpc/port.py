@@ -11,10 +11,14 @@ import grpc.aio
 
 from coordinator.node import Node
 from coordinator.rpc.admin import AdminService
+from coordinator.rpc.dispatch import DispatchService
+from coordinator.rpc.gateway import GatewayService
 from coordinator.rpc.log import LogService
 from raftbatch.config import Certificates
 from raftbatch.errors import CannotStart
 from raftbatch.v1.admin_pb2_grpc import add_AdminServicer_to_server
+from raftbatch.v1.dispatch_pb2_grpc import add_DispatchServicer_to_server
+from raftbatch.v1.gateway_pb2_grpc import add_GatewayServicer_to_server
 from raftbatch.v1.log_pb2_grpc import add_LogServicer_to_server
 from raftbatch.world import Files
 
@@ -38,7 +42,7 @@ class ClientPort:
                 ("grpc.so_reuseport", 0),  # else two nodes could share the port, and neither knew
                 ("grpc.max_receive_message_length", limits.message_bytes_max),
                 ("grpc.max_send_message_length", limits.message_bytes_max),
-                ("grpc.max_concurrent_streams", 2 * limits.streams_max),  # of one connection
+                ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
                 ("grpc.max_allowed_incoming_connections", limits.connections_max),
                 # Whoever says nothing keeps no descriptor.
                 ("grpc.server_handshake_timeout_ms", 3_000),
@@ -47,9 +51,13 @@ class ClientPort:
                 ("grpc.keepalive_timeout_ms", 5_000),
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
-            maximum_concurrent_rpcs=2 * limits.streams_max,  # the other half is for operators
+            maximum_concurrent_rpcs=limits.calls_max,
         )
-        add_LogServicer_to_server(LogService(node, limits), self._server)
+        if self._config.cluster.is_opaque:
+            add_LogServicer_to_server(LogService(node, limits), self._server)
+        else:
+            add_GatewayServicer_to_server(GatewayService(node), self._server)
+            add_DispatchServicer_to_server(DispatchService(node), self._server)
         add_AdminServicer_to_server(AdminService(node), self._server)
 
     async def open(self) -> None:

@@ -50,6 +50,7 @@ class ServedCluster:
         settings: further tables of the file.
         address: of the machine that the nodes are on.
         credentials: of this client, where the settings ask for TLS.
+        replica: what the nodes replicate, `opaque` entries or what the `scheduler` makes of them.
 
     Attributes:
         file: the configuration file.
@@ -64,6 +65,7 @@ class ServedCluster:
         settings: str = "",
         address: str = "127.0.0.1",
         credentials: grpc.ChannelCredentials | None = None,
+        replica: str = "opaque",
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
@@ -73,6 +75,7 @@ class ServedCluster:
         self.peers = {node: f"{address}:{ports.pop()}" for node in nodes}
         self.clients = {node: f"{address}:{ports.pop()}" for node in nodes}
         self.settings = settings
+        self.replica = replica
         self._credentials = credentials
         self._stack = ExitStack()
         self.write(self.file, nodes)
@@ -97,7 +100,7 @@ class ServedCluster:
 
     def write(self, path: str, nodes: Sequence[str]) -> None:
         """Write a configuration file that names these nodes."""
-        tables = ['[cluster]\nname = "test"\n']
+        tables = [f'[cluster]\nname = "test"\nreplica = "{self.replica}"\n']
         for node in nodes:
             tables.append(
                 f'[nodes.{node}]\npeer = "{self.peers[node]}"\nclient = "{self.clients[node]}"\n'

@@ -83,7 +83,7 @@ def run(folder: Path, test: Test, **limits: int) -> None:
     peer, client, other = free_ports(3)
     path = folder / "cluster.toml"
     path.write_text(
-        f'[cluster]\nname = "t"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
+        f'[cluster]\nname = "t"\nreplica = "opaque"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
         f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
         f'client = "127.0.0.1:{other}"\n',
         encoding="utf-8",

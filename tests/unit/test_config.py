@@ -58,6 +58,15 @@ def test_config_reads_what_a_node_is_told(tmp_path: Path) -> None:
     assert config.certificates is None
 
 
+def test_config_replicates_requests_unless_told_otherwise(tmp_path: Path) -> None:
+    assert not load(FILES, write(tmp_path, GOOD)).is_opaque
+    opaque = GOOD.replace('name = "test"', 'name = "test"\nreplica = "opaque"')
+    assert load(FILES, write(tmp_path, opaque)).is_opaque
+    other = GOOD.replace('name = "test"', 'name = "test"\nreplica = "other"')
+    with pytest.raises(InvalidRequest, match=r"cluster\.replica is 'other': it is 'scheduler' or"):
+        load(FILES, write(tmp_path, other))
+
+
 def test_config_makes_paths_relative_to_the_file(tmp_path: Path) -> None:
     text = GOOD + TLS + "[storage]\ndata_dir = '../x/{node}'\n"
     config = load_node(FILES, write(tmp_path, text), "n1")

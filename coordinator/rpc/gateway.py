@@ -1,0 +1,213 @@
+"""The service Gateway: what clients ask for, one call at a time.
+
+What lives here: messages into calls of `coordinator.api`, and back. What must never
+live here: a decision, or the stream (`session`). Called by: gRPC. One thread: the loop's.
+
+Source: proto/raftbatch/v1/gateway.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from coordinator.answers import Ticket, Waiting
+from coordinator.api import ApiConfig
+from coordinator.core.values import Outcome
+from coordinator.node import Node
+from coordinator.rpc import values
+from coordinator.rpc.errors import abort, to_message
+from coordinator.rpc.session import Session
+from raftbatch.errors import Fatal, Overloaded, RaftbatchError
+from raftbatch.v1 import gateway_pb2 as pb
+
+T = TypeVar("T")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_RETRY_MS = 100
+
+
+class GatewayService:
+    """See the module's docstring; its methods are named as gRPC asks.
+
+    Args:
+        node: who is asked.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._sessions = 0
+        self._api_config: ApiConfig = node.config.scheduler.api
+
+    async def Submit(  # noqa: N802 - the name of the call, as are all below
+        self, request: pb.SubmitRequest, context: Context
+    ) -> pb.SubmitReply:
+        """Take requests in."""
+
+        async def submit() -> pb.SubmitReply:
+            submissions = [values.submission(request.tenant, each) for each in request.submissions]
+            answers = await self._node.api.submit(submissions)
+            return pb.SubmitReply(results=[self._submitted(each) for each in answers])
+
+        return await self._answered(context, submit)
+
+    async def Await(  # noqa: N802
+        self, request: pb.AwaitRequest, context: Context
+    ) -> pb.AwaitReply:
+        """Wait for what becomes of a request."""
+
+        async def wait() -> pb.AwaitReply:
+            tenant = request.tenant or values.DEFAULT_TENANT
+            found = await self._node.api.outcome(
+                tenant, request.request_id, index=request.index, timeout_ms=request.wait_ms
+            )
+            return _awaited(request.request_id, found)
+
+        return await self._answered(context, wait)
+
+    async def Infer(  # noqa: N802
+        self, request: pb.InferRequest, context: Context
+    ) -> pb.AwaitReply:
+        """Take one request in, and wait for what becomes of it."""
+
+        async def infer() -> pb.AwaitReply:
+            submission = values.submission(request.tenant, request.submission)
+            api = self._node.api
+            [answer] = await api.submit([submission])
+            if isinstance(answer, RaftbatchError):
+                raise answer
+            try:
+                found = await api.outcome(
+                    submission.tenant,
+                    submission.request_id,
+                    index=answer.index,
+                    timeout_ms=request.wait_ms or self._api_config.timeout_ms_max,
+                )
+            except RaftbatchError as error:
+                raise values.admitted_and_lost(error) from None
+            return _awaited(answer.request_id, found)
+
+        return await self._answered(context, infer)
+
+    async def Cancel(  # noqa: N802
+        self, request: pb.CancelRequest, context: Context
+    ) -> pb.CancelReply:
+        """Give requests the outcome `cancelled`."""
+        address_of = self._node.client_address
+
+        async def cancel() -> pb.CancelReply:
+            answers = await self._node.api.cancel(_names(request.tenant, request.request_ids))
+            return pb.CancelReply(
+                results=[values.cancel_result(each, address_of) for each in answers]
+            )
+
+        return await self._answered(context, cancel)
+
+    async def Acknowledge(  # noqa: N802
+        self, request: pb.AcknowledgeRequest, context: Context
+    ) -> pb.AcknowledgeReply:
+        """Let the bytes of outcomes go."""
+        address_of = self._node.client_address
+
+        async def acknowledge() -> pb.AcknowledgeReply:
+            names = _names(request.tenant, request.request_ids)
+            answers = await self._node.api.acknowledge(names)
+            return pb.AcknowledgeReply(
+                results=[values.acknowledge_result(each, address_of) for each in answers]
+            )
+
+        return await self._answered(context, acknowledge)
+
+    async def Session(  # noqa: N802
+        self,
+        requests: AsyncIterator[pb.SessionRequest],  # noqa: ARG002 - see `Session`
+        context: Context,
+    ) -> None:
+        """Serve one stream to its end."""
+        limits = self._node.config.sessions
+        try:
+            api = self._node.api
+            if self._sessions >= limits.sessions_max:
+                raise Overloaded(
+                    f"{self._sessions} sessions are open: use one of them for many requests",
+                    retry_after_ms=_RETRY_MS,
+                )
+        except RaftbatchError as error:
+            await abort(context, error, self._node.client_address)
+        self._sessions += 1
+        session = Session(self._node, api, limits)
+        try:
+            await session.serve(context)
+            return
+        except (RaftbatchError, Fatal) as error:
+            failure = error
+        finally:
+            self._sessions -= 1
+            session.end()
+        # Whoever reads nothing does not read this either, and would hold the session open.
+        await abort(context, failure, self._node.client_address)
+
+    async def Nodes(  # noqa: N802
+        self, _request: pb.NodesRequest, _context: Context
+    ) -> pb.NodesReply:
+        """Say who the nodes are, and where; in every phase of this one's life."""
+        node = self._node
+        addresses = {name: each.client for name, each in node.config.cluster.nodes.items()}
+        leader = ""
+        if node.log is not None:
+            for member in node.log.membership.members:
+                addresses.setdefault(member.node_id, "")
+            leader = node.log.leader or ""
+        return pb.NodesReply(
+            nodes=[
+                pb.NodeAddress(node_id=name, address=addresses[name]) for name in sorted(addresses)
+            ],
+            node_id=node.config.node_id,
+            leader_id=leader,
+        )
+
+    async def Models(  # noqa: N802
+        self, request: pb.ModelsRequest, context: Context
+    ) -> pb.ModelsReply:
+        """Say which model versions there are."""
+
+        async def models() -> pb.ModelsReply:
+            found = self._node.models(request.name)
+            return pb.ModelsReply(
+                models=[values.model_message(*each) for each in found],
+                index=self._node.replica.index,
+            )
+
+        return await self._answered(context, models)
+
+    def _submitted(self, answer: Ticket | RaftbatchError) -> pb.SubmitResult:
+        if isinstance(answer, RaftbatchError):
+            return pb.SubmitResult(error=to_message(answer, self._node.client_address))
+        return pb.SubmitResult(ticket=_ticket(answer))
+
+    async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call returns, or end the gRPC call with its error."""
+        try:
+            return await call()
+        except (RaftbatchError, Fatal) as error:
+            await abort(context, error, self._node.client_address)
+
+
+def _names(tenant: str, request_ids: Iterable[str]) -> list[tuple[str, str]]:
+    whose = tenant or values.DEFAULT_TENANT
+    return [(whose, request_id) for request_id in request_ids]
+
+
+def _ticket(ticket: Ticket) -> pb.Ticket:
+    return pb.Ticket(request_id=ticket.request_id, index=ticket.index)
+
+
+def _awaited(request_id: str, found: Outcome | Waiting) -> pb.AwaitReply:
+    if isinstance(found, Waiting):
+        return pb.AwaitReply(ticket=_ticket(found.ticket))
+    return pb.AwaitReply(
+        ticket=pb.Ticket(request_id=request_id, index=found.ticket),
+        outcome=values.outcome_message(found, values.run_message(found.run)),
+    )

@@ -1,0 +1,380 @@
+"""A session: one stream of a client, with many requests, and many answers, in each message.
+
+Whatever the client asks for has a number, and an `_Ask` from when it is read until
+its last answer is ready to be written. Answers come as the replica applies entries:
+they are only noted then, and leave together, all that are known when the message
+before has been handed over. So the more there is to say, the less each costs.
+
+    read -> _Ask -> api.submit, one task for some hundred -> ticket -> api.watch
+         -> outcome, on the loop as its entry is applied -> noted -> written
+
+Bounds: what is under way, in number, beyond which is refused; and the bytes that are
+noted and not written, beyond which the client is cut off, since outcomes of what it
+asked for cannot be held back.
+
+What lives here: one stream. What must never live here: a decision, or an error's
+meaning. Called by: `gateway`. One thread: the loop's. Tasks: one that writes, which
+gRPC runs, one that reads, and one for each group of requests that are being taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from functools import partial
+
+import grpc.aio
+
+from coordinator.answers import Ticket
+from coordinator.api import Api
+from coordinator.config import SessionLimits
+from coordinator.core.values import Outcome
+from coordinator.node import Node, Phase
+from coordinator.rpc import values
+from coordinator.rpc.outbox import Outbox
+from coordinator.submission import Submission
+from coordinator.waits import Wait
+from raftbatch.errors import (
+    Draining,
+    Fatal,
+    InvalidRequest,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    RaftbatchError,
+)
+from raftbatch.v1 import gateway_pb2 as pb
+
+Context = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionReply]
+
+ASKS_MAX = 4096
+"""Of each kind, in one message."""
+
+_A_TURN = 256  # requests taken in one turn of the loop: some milliseconds
+_RETRY_MS = 100
+
+
+class _Ask:
+    """Something that the client has asked for, and has no last answer to.
+
+    Attributes:
+        number: the client's.
+        tenant: whose request it is about, where it is about one.
+        request_id: of that.
+        index: of its ticket, where there is one.
+        want: what is wanted of a submission.
+        wait: for the outcome.
+    """
+
+    __slots__ = ("index", "number", "request_id", "tenant", "wait", "want")
+
+    def __init__(self, number: int, tenant: str = "", request_id: str = "", index: int = 0) -> None:
+        self.number = number
+        self.tenant = tenant
+        self.request_id = request_id
+        self.index = index
+        self.want: int | None = None  # it is no submission
+        self.wait: Wait | None = None
+
+
+class Session:
+    """See the module's docstring.
+
+    Args:
+        node: whose it is.
+        api: what is asked.
+        limits: bounds.
+    """
+
+    def __init__(self, node: Node, api: Api, limits: SessionLimits) -> None:
+        self._node = node
+        self._api = api
+        self._limits = limits
+        self._asks: dict[int, _Ask] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._outbox = Outbox(node.client_address)
+        self._changed = asyncio.Event()  # there is something to write, or an end to see
+        self._failure: BaseException | None = None
+        self._writing: asyncio.Future[None] | None = None
+        node.on_stopping.append(self._changed.set)
+
+    async def serve(self, context: Context) -> None:
+        """Read and write until the client has ended and has all its answers.
+
+        Raises:
+            Draining: the node stops, and nothing is owed.
+            InvalidRequest: the client has asked for what cannot be.
+            Overloaded: it does not read its answers.
+        """
+        await context.write(pb.SessionReply(opened=self._opened()))
+        reading = asyncio.ensure_future(self._read(context))
+        reading.add_done_callback(self._over)
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                while self._outbox.has_any and self._failure is None:
+                    await self._write(context)
+                if self._failure is not None:
+                    break
+                if not self._asks and not self._outbox.has_any:
+                    if self._node.phase is Phase.STOPPING:
+                        self._failure = Draining(
+                            f"{self._node.config.node_id} stops", retry_after_ms=_RETRY_MS
+                        )
+                        break
+                    if reading.done():
+                        return
+        finally:
+            reading.cancel()
+        raise self._failure
+
+    def end(self) -> None:
+        """Wait for nothing any more, and keep nothing; what was proposed goes its way."""
+        if self._changed.set in self._node.on_stopping:
+            self._node.on_stopping.remove(self._changed.set)
+        asks, self._asks = self._asks, {}
+        for ask in asks.values():
+            if ask.wait is not None:
+                self._api.unwatch(ask.wait)
+        for task in list(self._tasks):
+            task.cancel()
+        self._outbox.clear()
+
+    def _opened(self) -> pb.Opened:
+        node = self._node
+        leader = node.log.leader if node.log is not None else None
+        return pb.Opened(
+            node_id=node.config.node_id,
+            leader=node.client_address(leader),
+            in_flight_max=self._limits.in_flight_max,
+            message_bytes_max=node.config.server.message_bytes_max,
+        )
+
+    # Reading.
+
+    def _over(self, reading: asyncio.Future[None]) -> None:
+        """Take in that the client has ended, or what broke the stream."""
+        if not reading.cancelled() and reading.exception() is not None:
+            self._fail(reading.exception())
+        self._changed.set()
+
+    async def _read(self, context: Context) -> None:
+        """Take in messages, and let others have their turns between."""
+        while True:
+            # gRPC's iterator would hold on to the last message for as long as the stream idles.
+            request: object = await context.read()
+            if not isinstance(request, pb.SessionRequest):
+                return
+            await self._take(request)
+            del request
+
+    async def _take(self, request: pb.SessionRequest) -> None:
+        """Take in one message."""
+        tenant = request.tenant or values.DEFAULT_TENANT
+        for number in request.dropped:
+            self._drop(number)
+        for what in (request.submissions, request.awaits, request.cancels):
+            if len(what) > ASKS_MAX:
+                raise InvalidRequest(f"{len(what)} of a kind in one message: at most {ASKS_MAX}")
+        if request.submissions:
+            await self._take_submissions(tenant, request)
+        if request.awaits:
+            await self._take_awaits(tenant, request)
+        for cancel in request.cancels:
+            ask = self._ask(cancel.number)
+            if ask is not None:
+                self._start(self._cancel(ask, _names(tenant, cancel.request_ids)), [ask])
+        for each in request.acknowledgements:
+            ask = self._ask(each.number)
+            if ask is not None:
+                self._start(self._acknowledge(ask, _names(tenant, each.request_ids)), [ask])
+
+    async def _take_submissions(self, tenant: str, request: pb.SessionRequest) -> None:
+        asks: list[_Ask] = []
+        submissions: list[Submission] = []
+        for message in request.submissions:
+            ask = self._ask(message.number, tenant, message.request_id)
+            if ask is None:
+                continue
+            ask.want = message.want
+            asks.append(ask)
+            submissions.append(values.submission(tenant, message))
+            if len(asks) == _A_TURN:
+                self._start(self._submit(asks, submissions), asks)
+                asks, submissions = [], []
+                await asyncio.sleep(0)
+        if asks:
+            self._start(self._submit(asks, submissions), asks)
+
+    async def _take_awaits(self, tenant: str, request: pb.SessionRequest) -> None:
+        unknown: list[_Ask] = []
+        for count, message in enumerate(request.awaits, start=1):
+            ask = self._ask(message.number, tenant, message.request_id, message.index)
+            if ask is not None and not self._watch_if_known(ask):
+                unknown.append(ask)
+            if count % _A_TURN == 0:
+                await asyncio.sleep(0)
+        if unknown:
+            # Whoever waits for the highest index has waited for the others'.
+            unknown.sort(key=lambda ask: -ask.index)
+            self._start(self._find(unknown), unknown)
+
+    def _ask(
+        self, number: int, tenant: str = "", request_id: str = "", index: int = 0
+    ) -> _Ask | None:
+        """Note what is asked for; None: it was refused, since too much is under way.
+
+        Raises:
+            InvalidRequest: the number is under way: whose answer would it be?
+        """
+        if number in self._asks:
+            raise InvalidRequest(f"number {number} is under way already")
+        most = self._limits.in_flight_max
+        if len(self._asks) >= most:
+            error = Overloaded(f"{most} numbers are under way already", retry_after_ms=_RETRY_MS)
+            self._outbox.error(number, error)
+            self._noted()
+            return None
+        ask = self._asks[number] = _Ask(number, tenant, request_id, index)
+        return ask
+
+    def _drop(self, number: int) -> None:
+        ask = self._asks.pop(number, None)
+        if ask is not None and ask.wait is not None:
+            self._api.unwatch(ask.wait)
+
+    # What is asked of the api.
+
+    def _start(self, call: Coroutine[object, object, None], asks: list[_Ask]) -> None:
+        """Run a call on the side; whatever it raises is the last answer to all of these."""
+        task = asyncio.ensure_future(call)
+        self._tasks[task] = None
+        task.add_done_callback(partial(self._ended, asks))
+
+    def _ended(self, asks: list[_Ask], task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        if not isinstance(error, RaftbatchError | Fatal):
+            self._fail(error)
+            return
+        for ask in asks:
+            self._error(ask, error)
+
+    async def _submit(self, asks: list[_Ask], submissions: list[Submission]) -> None:
+        answers = await self._api.submit(submissions)
+        watch, current = self._watch_if_known, self._asks
+        for ask, answer in zip(asks, answers, strict=True):
+            if current.get(ask.number) is not ask:
+                continue  # it was dropped
+            if isinstance(answer, Ticket):
+                if ask.want != pb.WANT_OUTCOME:
+                    self._outbox.ticket(ask.number, answer.index)
+                    if ask.want == pb.WANT_TICKET:
+                        del current[ask.number]
+                        continue
+                if not watch(ask):
+                    unknown = NoLeader("its outcome is forgotten already, or this node is behind")
+                    self._error(ask, values.admitted_and_lost(unknown))
+            else:
+                self._error(ask, answer)
+        self._noted()
+
+    async def _find(self, asks: list[_Ask]) -> None:
+        """Find out about requests that this node does not know, the furthest on first."""
+        lost: RaftbatchError | None = None
+        for ask in asks:
+            if self._asks.get(ask.number) is not ask or self._watch_if_known(ask):
+                continue
+            if lost is not None and (ask.index > self._node.replica.index or not ask.index):
+                self._error(ask, lost)
+                continue
+            try:
+                # Known by then, and without an outcome or with one: watching tells either.
+                await self._api.outcome(ask.tenant, ask.request_id, index=ask.index, timeout_ms=0)
+            except (NoLeader, NotLeader) as error:
+                lost = error
+                self._error(ask, error)
+            except RaftbatchError as error:
+                self._error(ask, error)
+            else:
+                if self._asks.get(ask.number) is ask and not self._watch_if_known(ask):
+                    self._error(ask, OutcomeUnknown("it was forgotten meanwhile: ask again"))
+
+    def _watch_if_known(self, ask: _Ask) -> bool:
+        """Wait for an outcome, or note it at once; False: this node does not know the request."""
+        try:
+            ask.wait = self._api.watch(ask.tenant, ask.request_id, partial(self._told, ask))
+        except NoLeader:
+            return False
+        except RaftbatchError as error:
+            self._told(ask, error)
+        return True
+
+    def _told(self, ask: _Ask, result: Outcome | RaftbatchError) -> None:
+        """Note what became of a request; within the turn in which its entry is applied."""
+        if self._asks.pop(ask.number, None) is None:
+            return
+        if isinstance(result, Outcome):
+            self._outbox.outcome(ask.number, result)
+        else:
+            is_taken = ask.want is not None
+            self._outbox.error(ask.number, values.admitted_and_lost(result) if is_taken else result)
+        self._noted()
+
+    async def _cancel(self, ask: _Ask, names: list[tuple[str, str]]) -> None:
+        answers = await self._api.cancel(names)
+        if self._asks.get(ask.number) is ask:
+            del self._asks[ask.number]
+            self._outbox.cancelled(ask.number, answers)
+            self._noted()
+
+    async def _acknowledge(self, ask: _Ask, names: list[tuple[str, str]]) -> None:
+        answers = await self._api.acknowledge(names)
+        if self._asks.get(ask.number) is ask:
+            del self._asks[ask.number]
+            self._outbox.acknowledged(ask.number, answers)
+            self._noted()
+
+    # Writing.
+
+    def _error(self, ask: _Ask, error: RaftbatchError | Fatal) -> None:
+        if self._asks.get(ask.number) is ask:
+            del self._asks[ask.number]
+            self._outbox.error(ask.number, error)
+            self._noted()
+
+    def _noted(self) -> None:
+        """Let what is noted be written; cut off who does not read."""
+        if self._outbox.bytes > self._limits.unread_bytes_max:
+            most = self._limits.unread_bytes_max
+            self._fail(Overloaded(f"{most} bytes of answers wait to be read", retry_after_ms=1000))
+        self._changed.set()
+
+    def _fail(self, error: BaseException | None) -> None:
+        """End the stream with an error, also where the client reads nothing."""
+        if self._failure is None:
+            self._failure = error
+            if self._writing is not None:
+                self._writing.cancel()
+        self._changed.set()
+
+    async def _write(self, context: Context) -> None:
+        """Hand answers over; returns when the client has room for more."""
+        self._writing = asyncio.ensure_future(context.write(self._outbox.take()))
+        try:
+            await self._writing
+        except asyncio.CancelledError:
+            if self._failure is None:
+                raise
+        finally:
+            self._writing = None
+
+
+def _names(tenant: str, request_ids: Iterable[str]) -> list[tuple[str, str]]:
+    return [(tenant, request_id) for request_id in request_ids]

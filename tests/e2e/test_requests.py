@@ -1,0 +1,253 @@
+"""Real nodes take requests in, an executor that says what it hears runs them, all get outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1.gateway_pb2_grpc import GatewayStub
+from tests.e2e.cluster import ServedCluster
+from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, error_of
+from tests.e2e.processes import LIMIT_S
+
+MODELS = """
+[models.echo]
+max_batch_size = 8
+inputs = [{ name = "x", datatype = "BYTES", dims = [1] }]
+[models.idle]
+"""
+
+Test = Callable[[ServedCluster, Cluster], Coroutine[Any, Any, None]]
+
+
+def run(folder: Path, test: Test, nodes: tuple[str, ...] = ("n1", "n2", "n3")) -> None:
+    """Run a test against nodes that serve."""
+    with ServedCluster(folder, nodes, MODELS, replica="scheduler") as served:
+        served.start_all("--bootstrap")
+        served.leader()
+
+        async def main() -> None:
+            cluster = Cluster(served.clients)
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    await test(served, cluster)
+            finally:
+                await cluster.close()
+
+        asyncio.run(main())
+
+
+def submission(request_id: str, payload: bytes = b"", **fields: Any) -> pb.Submission:
+    """Return a request for the echo."""
+    return pb.Submission(
+        **{"request_id": request_id, "model": "echo", "rows": 1, "payload": payload, **fields}
+    )
+
+
+async def submit(channel: grpc.aio.Channel, *submissions: pb.Submission) -> list[int]:
+    """Take requests in; return the indexes of their tickets."""
+    request = pb.SubmitRequest(submissions=submissions)
+    reply = await GatewayStub(channel).Submit(request, timeout=CALL_S)
+    assert all(each.HasField("ticket") for each in reply.results), reply
+    return [each.ticket.index for each in reply.results]
+
+
+async def outcome(channel: grpc.aio.Channel, request_id: str, index: int = 0) -> pb.Outcome:
+    """Return what became of a request."""
+    request = pb.AwaitRequest(request_id=request_id, index=index, wait_ms=20_000)
+    reply = await GatewayStub(channel).Await(request)
+    assert reply.HasField("outcome"), reply
+    found: pb.Outcome = reply.outcome
+    return found
+
+
+async def answers(session: Any, count: int) -> tuple[dict[int, int], dict[int, pb.Outcome]]:
+    """Return the tickets and outcomes of a session, once there are so many outcomes."""
+    tickets: dict[int, int] = {}
+    outcomes: dict[int, pb.Outcome] = {}
+    while len(outcomes) < count:
+        reply = await session.read()
+        assert not reply.errors, reply.errors
+        tickets.update(zip(reply.tickets.numbers, reply.tickets.indexes, strict=True))
+        for each in reply.outcomes:
+            assert each.number not in outcomes, "one last answer each"
+            outcomes[each.number] = each
+    return tickets, outcomes
+
+
+def test_one_node_gives_each_request_its_outcome(tmp_path: Path) -> None:
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        channel = cluster.channel(served.clients["n1"])
+        stub = GatewayStub(channel)
+        async with EchoExecutor(cluster) as executor:
+            indexes = await submit(channel, submission("a", b"one"), submission("b", b"two"))
+            assert (await outcome(channel, "a", indexes[0])).result == b"one"
+            found = await outcome(channel, "b")
+            assert (found.kind, found.result, found.final) == (0, b"two", True)
+            assert (found.run.executor, found.index) == ("x1", indexes[1])
+
+            reply = await stub.Infer(pb.InferRequest(submission=submission("c", b"three")))
+            assert reply.outcome.result == b"three"
+            again = await stub.Infer(pb.InferRequest(submission=submission("c", b"three")))
+            assert again == reply  # nothing is run twice
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.Infer(pb.InferRequest(submission=submission("c", b"other")))
+            assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+            assert _slug(caught.value) == "request_id_conflict"
+
+            session = stub.Session()
+            assert (await session.read()).opened.leader == served.clients["n1"]
+            for begin in range(0, 96, 32):
+                asked = [
+                    submission(f"s{n}", b"%d" % n, number=n, want=pb.WANT_TICKET_AND_OUTCOME)
+                    for n in range(begin, begin + 32)
+                ]
+                await session.write(pb.SessionRequest(submissions=asked))
+            tickets, outcomes = await answers(session, 96)
+            assert all(outcomes[n].result == b"%d" % n for n in range(96))
+            assert tickets == {n: outcomes[n].index for n in range(96)}
+            assert max(executor.batches.values()) == 8  # they met
+            await session.write(
+                pb.SessionRequest(
+                    acknowledgements=[pb.SessionNames(number=1, request_ids=["s0", "s1"])],
+                    cancels=[pb.SessionNames(number=2, request_ids=["s0", "never"])],
+                )
+            )
+            acknowledged: list[pb.SessionAcknowledged] = []
+            cancelled: list[pb.SessionCancelled] = []
+            while not (acknowledged and cancelled):
+                told = await session.read()
+                acknowledged += told.acknowledged
+                cancelled += told.cancelled
+            assert [(each.number, len(each.results)) for each in acknowledged] == [(1, 0)]
+            states = [each.state for each in cancelled[0].results]
+            assert states == [pb.CANCEL_STATE_ENDED, pb.CANCEL_STATE_REMEMBERED]
+            await session.done_writing()
+            assert await session.read() is grpc.aio.EOF
+
+    run(tmp_path, test, ("n1",))
+
+
+def test_outcomes_and_waiting_requests_outlive_every_process(tmp_path: Path) -> None:
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        channel = cluster.channel(served.clients["n1"])
+        async with EchoExecutor(cluster):
+            [before] = await submit(channel, submission("a", b"one"))
+            assert (await outcome(channel, "a", before)).result == b"one"
+        [index] = await submit(channel, submission("b", b"two", model="idle"))
+        served.processes["n1"].kill()
+        served.start("n1")
+        await asyncio.to_thread(served.ready, "n1")
+        await asyncio.to_thread(served.leader)
+        found = await cluster.ask(lambda channel: outcome(channel, "a", before))
+        assert found.result == b"one"
+        reply = await cluster.ask(
+            lambda channel: GatewayStub(channel).Await(
+                pb.AwaitRequest(request_id="b", index=index), timeout=CALL_S
+            )
+        )
+        assert (reply.ticket.index, reply.HasField("outcome")) == (index, False)
+        async with EchoExecutor(cluster, "x2", ["idle"]):
+            assert (await outcome(channel, "b", index)).result == b"two"
+        assert served.processes["n1"].terminate() == 0
+
+    run(tmp_path, test, ("n1",))
+
+
+def test_any_node_waits_and_only_the_leader_admits(tmp_path: Path) -> None:
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        leader = await asyncio.to_thread(served.leader)
+        others = [node for node in served.clients if node != leader]
+        channels = {node: cluster.channel(address) for node, address in served.clients.items()}
+        stub = GatewayStub(channels[others[0]])
+        reply = await stub.Submit(pb.SubmitRequest(submissions=[submission("a", b"one")]))
+        error = reply.results[0].error
+        assert (error.slug, error.definite) == ("not_leader", True)
+        assert error.leader == served.clients[leader]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Await(pb.AwaitRequest(request_id="a"))
+        assert _slug(caught.value) == "not_leader"
+        nodes = await stub.Nodes(pb.NodesRequest())
+        assert {each.node_id: each.address for each in nodes.nodes} == served.clients
+        assert (nodes.node_id, nodes.leader_id) == (others[0], leader)
+
+        async with EchoExecutor(cluster):
+            [index] = await submit(channels[leader], submission("a", b"one"))
+            for channel in channels.values():
+                assert (await outcome(channel, "a", index)).result == b"one"
+            session = stub.Session()
+            assert (await session.read()).opened.leader == served.clients[leader]
+            awaits = [pb.SessionAwait(number=4, request_id="a", index=index)]
+            await session.write(pb.SessionRequest(awaits=awaits))
+            _, outcomes = await answers(session, 1)
+            assert outcomes[4].result == b"one"
+            session.cancel()
+        models = await stub.Models(pb.ModelsRequest())
+        assert [each.name for each in models.models] == ["echo", "idle"]
+        assert b'"inputs"' in models.models[0].config
+
+    run(tmp_path, test)
+
+
+def test_outcome_comes_though_the_leader_is_killed_after_the_ticket(tmp_path: Path) -> None:
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        leader = await asyncio.to_thread(served.leader)
+        channels = {node: cluster.channel(address) for node, address in served.clients.items()}
+        async with EchoExecutor(cluster) as executor:
+            executor.may_report.clear()
+            asked = [submission(f"a{n}", b"%d" % n) for n in range(20)]
+            indexes = await submit(channels[leader], *asked)
+            await executor.started.wait()
+            served.processes[leader].kill()
+            executor.may_report.set()
+            survivor = next(node for node in served.clients if node != leader)
+            for n, index in enumerate(indexes):
+                assert (await outcome(channels[survivor], f"a{n}", index)).result == b"%d" % n
+        survivors = tuple(node for node in served.clients if node != leader)
+        await asyncio.to_thread(served.agree, *survivors)
+
+    run(tmp_path, test)
+
+
+def test_node_that_stops_sends_sessions_elsewhere(tmp_path: Path) -> None:
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        leader = await asyncio.to_thread(served.leader)
+        session = GatewayStub(cluster.channel(served.clients[leader])).Session()
+        await session.read()
+        asked = [submission("a", b"one", number=7, model="idle")]
+        asked += [submission("b", b"", number=8, want=pb.WANT_TICKET)]
+        await session.write(pb.SessionRequest(submissions=asked))
+        reply = await session.read()
+        assert list(reply.tickets.numbers) == [8]
+        ending = asyncio.ensure_future(asyncio.to_thread(served.processes[leader].terminate))
+        errors: list[pb.SessionError] = []
+
+        async def read_to_the_end() -> None:
+            while True:
+                errors.extend((await session.read()).errors)
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await read_to_the_end()
+        assert _slug(caught.value) == "draining"
+        [error] = errors
+        assert (list(error.numbers), error.error.slug) == ([7], "outcome_unknown")
+        assert await ending == 0
+        async with EchoExecutor(cluster, models=["idle"]):
+            found = await cluster.ask(lambda channel: outcome(channel, "a"))
+            assert found.result == b"one"
+
+    run(tmp_path, test)
+
+
+def _slug(error: grpc.aio.AioRpcError) -> str:
+    said = error_of(error)
+    assert said is not None, error
+    slug: str = said.slug
+    return slug
