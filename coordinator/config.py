@@ -105,6 +105,8 @@ class SessionLimits:
 
     Attributes:
         sessions_max: of all clients together; one more is refused.
+        taking_bytes_max: payloads that one session may have on their way to the log; beyond it no
+            more is read, so a client is slowed down.
         in_flight_max: what one session may have under way; more is refused, and said so.
         unread_bytes_max: answers that a client has not read yet, in bytes; one that lets more
             pile up is cut off.
@@ -114,6 +116,7 @@ class SessionLimits:
     """
 
     sessions_max: int = 1000
+    taking_bytes_max: int = 64 << 20
     in_flight_max: int = 16_384
     unread_bytes_max: int = 64 << 20
 

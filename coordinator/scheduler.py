@@ -18,8 +18,9 @@ from coordinator.leader import Leader, LeaderConfig
 from coordinator.log_clock import LogClock
 from coordinator.raft.log import ReplicatedLog
 from coordinator.replica import Replica
+from coordinator.time_note import TimeNotes
 from raftbatch.records import Record
-from raftbatch.world import Clock
+from raftbatch.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Scheduler:
     """See the module's docstring. Made in the turn in which the log is opened.
 
     Args:
-        clock: of this node.
+        world: the ports.
+        directory: the data directory, which the log has claimed.
         log: the replicated log.
         replica: what the log feeds; no one listens to it yet.
         config: settings.
@@ -51,23 +53,27 @@ class Scheduler:
         api: what the node can be asked.
         leader: for its counts.
         log_clock: says what log time it is.
-        lease_ms: how long an executor may be silent.
     """
 
     def __init__(
         self,
-        clock: Clock,
+        world: World,
+        directory: str,
         log: ReplicatedLog,
         replica: Replica,
         config: SchedulerConfig,
         founding: Sequence[Record],
     ) -> None:
         node = log.identity.node_id
+        clock = world.clock
         self.log_clock = LogClock(clock, replica)
+        self._worker = world.workers.start("log-time")
+        self._notes = TimeNotes(world.files, self._worker, clock, directory, self.log_clock)
+        self._notes.resume(log.last_index)
+        self._notes.start()
         self.leader = Leader(clock, log, replica, self.log_clock, config.leader, founding)
         self._feed = Feed(replica, node, config.feed)
         self.api = Api(replica, self.leader, log, self._feed, node, config.api)
-        self.lease_ms = config.leader.lease_ms
         replica.listeners += [self.log_clock, self.leader, self._feed, self.api]
 
     def drain(self) -> None:
@@ -83,3 +89,5 @@ class Scheduler:
         """Tell those whose entries are under way that this node will not know their end."""
         self.end()
         self.leader.close()
+        self._notes.close()
+        self._worker.close()

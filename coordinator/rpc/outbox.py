@@ -16,8 +16,8 @@ from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
 MESSAGE_BYTES = 1 << 18
-"""A message is closed when it holds so much; one result may be larger. Larger messages cost more for
-each byte: their memory comes fresh from the system."""
+"""A message is closed when it holds so much; one result may be larger. Larger messages cost more
+for each byte: their memory comes fresh from the system."""
 
 _ANSWER_BYTES = 128
 """What an answer counts as, beside its result: names, numbers, and what Python adds."""
@@ -81,7 +81,7 @@ class Outbox:
         self.bytes += _ANSWER_BYTES + _NAME_BYTES * len(answers)
 
     def take(self) -> pb.SessionReply:
-        """Return a message of what is noted, in the order of its kinds: all, or as much as a message takes.
+        """Return a message of what is noted: all, or as much as a message takes.
 
         Tickets leave before outcomes: for one number they come in that order.
         """

@@ -8,9 +8,9 @@ before has been handed over. So the more there is to say, the less each costs.
     read -> _Ask -> api.submit, one task for some hundred -> ticket -> api.watch
          -> outcome, on the loop as its entry is applied -> noted -> written
 
-Bounds: what is under way, in number, beyond which is refused; and the bytes that are
-noted and not written, beyond which the client is cut off, since outcomes of what it
-asked for cannot be held back.
+Bounds: payloads on their way to the log, beyond which no more is read; what is under
+way, in number, beyond which is refused; and the bytes that are noted and not written,
+beyond which the client is cut off, since outcomes cannot be held back.
 
 What lives here: one stream. What must never live here: a decision, or an error's
 meaning. Called by: `gateway`. One thread: the loop's. Tasks: one that writes, which
@@ -95,6 +95,9 @@ class Session:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._outbox = Outbox(node.client_address)
         self._changed = asyncio.Event()  # there is something to write, or an end to see
+        self._taking_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._failure: BaseException | None = None
         self._writing: asyncio.Future[None] | None = None
         node.on_stopping.append(self._changed.set)
@@ -169,6 +172,7 @@ class Session:
                 return
             await self._take(request)
             del request
+            await self._has_room.wait()
 
     async def _take(self, request: pb.SessionRequest) -> None:
         """Take in one message."""
@@ -192,21 +196,22 @@ class Session:
                 self._start(self._acknowledge(ask, _names(tenant, each.request_ids)), [ask])
 
     async def _take_submissions(self, tenant: str, request: pb.SessionRequest) -> None:
-        asks: list[_Ask] = []
-        submissions: list[Submission] = []
-        for message in request.submissions:
-            ask = self._ask(message.number, tenant, message.request_id)
-            if ask is None:
-                continue
-            ask.want = message.want
-            asks.append(ask)
-            submissions.append(values.submission(tenant, message))
-            if len(asks) == _A_TURN:
-                self._start(self._submit(asks, submissions), asks)
-                asks, submissions = [], []
+        messages = request.submissions
+        for begin in range(0, len(messages), _A_TURN):
+            if begin:
                 await asyncio.sleep(0)
-        if asks:
-            self._start(self._submit(asks, submissions), asks)
+            asks: list[_Ask] = []
+            taken: list[Submission] = []
+            for message in messages[begin : begin + _A_TURN]:
+                ask = self._ask(message.number, tenant, message.request_id)
+                if ask is not None:
+                    ask.want = message.want
+                    asks.append(ask)
+                    taken.append(values.submission(tenant, message))
+            if asks:
+                size = sum([len(each.payload) + len(each.parameters) for each in taken])
+                self._taking(size)
+                self._start(self._submit(asks, taken, size), asks)
 
     async def _take_awaits(self, tenant: str, request: pb.SessionRequest) -> None:
         unknown: list[_Ask] = []
@@ -266,8 +271,11 @@ class Session:
         for ask in asks:
             self._error(ask, error)
 
-    async def _submit(self, asks: list[_Ask], submissions: list[Submission]) -> None:
-        answers = await self._api.submit(submissions)
+    async def _submit(self, asks: list[_Ask], submissions: list[Submission], size: int) -> None:
+        try:
+            answers = await self._api.submit(submissions)
+        finally:
+            self._taking(-size)
         watch, current = self._watch_if_known, self._asks
         for ask, answer in zip(asks, answers, strict=True):
             if current.get(ask.number) is not ask:
@@ -284,6 +292,14 @@ class Session:
             else:
                 self._error(ask, answer)
         self._noted()
+
+    def _taking(self, size: int) -> None:
+        """Count payloads on their way to the log, and let as many more be read as may be."""
+        self._taking_bytes += size
+        if self._taking_bytes < self._limits.taking_bytes_max:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
 
     async def _find(self, asks: list[_Ask]) -> None:
         """Find out about requests that this node does not know, the furthest on first."""

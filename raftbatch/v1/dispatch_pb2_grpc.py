@@ -110,7 +110,9 @@ class DispatchServicer(object):
         """Takes in reports. Each is repeated, with the same content, until it is answered definitely, or
         the feed says that the assignment is finished, or to stop it.
 
-        `stale_fence`: that attempt is over: drop what it gave. `stale_incarnation`: as above.
+        `stale_fence`: that attempt is over: report no more of it, but hold on to its name until the
+        feed says that it is over: the node that is tailed may be behind the one that answered, and
+        would give it the same to run again. `stale_incarnation`: as above.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,7 +128,7 @@ class DispatchServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Lets the executor get nothing new, or something again.
+        """Lets the executor get nothing new, or something again. What holds is what the feed says.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

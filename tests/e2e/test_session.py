@@ -263,6 +263,30 @@ def test_what_is_under_way_is_bounded(tmp_path: Path) -> None:
     run(tmp_path, test, SessionLimits(in_flight_max=10))
 
 
+def test_session_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
+    """A client that sends faster than the log takes is slowed down, and not refused."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        api = node.scripted
+        api.is_open.clear()
+        session = await opened(channel)
+        for number in range(20):
+            message = submissions(number, want=pb.WANT_TICKET)
+            message.submissions[0].payload = bytes(10_000)
+            await session.write(message)
+        for _ in range(50):
+            await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
+        assert len(api.submitted) == 10
+        api.is_open.set()
+        tickets: list[int] = []
+        while len(tickets) < 20:
+            tickets += (await session.read()).tickets.numbers
+        assert tickets == list(range(20))
+        session.cancel()
+
+    run(tmp_path, test, SessionLimits(taking_bytes_max=100_000))
+
+
 def test_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     """Its answers cannot be held back, so they are dropped, and it is told so if it ever reads."""
 
