@@ -302,13 +302,16 @@ class AsyncClient:
         submission = pb.Submission(
             request_id=request_id or new_request_id(),
             model=model,
-            version=version,
             signature=encoded.signature,
             rows=encoded.rows,
             payload=encoded.payload,
-            timeout_ms=0 if timeout_s is None else ceil(timeout_s * 1000),
-            traceparent=traceparent,
         )
+        if version:
+            submission.version = version
+        if timeout_s is not None:
+            submission.timeout_ms = ceil(timeout_s * 1000)
+        if traceparent:
+            submission.traceparent = traceparent
         if priority is not None:
             submission.priority = priority
         if parameters:

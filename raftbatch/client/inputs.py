@@ -71,12 +71,14 @@ class Encoder:
     """
 
     def __init__(self, model: model_pb2.Model) -> None:
-        self._declared = parse(model.config)
+        self.declared = parse(model.config)
         self._is_batched = model.max_batch_size > 0
         self._frames: dict[tuple[tuple[str, str, tuple[int, ...], int], ...], _Frame] = {}
-        specs = self._declared.inputs.values()
+        specs = self.declared.inputs.values()
         self._only = next(iter(specs)).name if len(specs) == 1 else ""
         self._texts = [spec.name for spec in specs if spec.is_text]
+        # The commonest request of all, one text: what stands before it, by its length in bytes.
+        self._quick: dict[int, tuple[bytes, str]] = {}
         # Requests whose elements differ in length may differ in signature.
         self._is_by_length = any(spec.datatype == BYTES and spec.buckets for spec in specs)
 
@@ -90,32 +92,49 @@ class Encoder:
         Raises:
             InvalidRequest: they are not what the model takes; definite, nothing was sent.
         """
+        if type(inputs) is str and self._only:
+            return self._text(inputs)
         if type(inputs) is Payload:
             return Encoded(inputs.data, inputs.rows, inputs.signature, False)
         if not isinstance(inputs, Mapping):
             if not self._only:
-                names = ", ".join(self._declared.inputs) or "nothing is declared"
+                names = ", ".join(self.declared.inputs) or "nothing is declared"
                 raise InvalidRequest(f"name the inputs: {{name: value}} ({names})")
             inputs = {self._only: inputs}
         found: list[Tensor] = []
         singles = 0
         for name in sorted(inputs) if len(inputs) > 1 else inputs:
-            spec = self._declared.inputs.get(name)
+            spec = self.declared.inputs.get(name)
             value = inputs[name]
             tensor = to_tensor(name, value, spec.datatype if spec is not None else "")
             if value is tensor and tensor.datatype == BYTES:
                 tensors.check_elements(tensor)
             shape = self._shape(tensor.shape, spec)
             if shape != tensor.shape:
-                singles += len(tensor.shape) < len(shape) and not self._has_rows(tensor, spec)
+                singles += self._is_batched and not self._has_rows(tensor, spec)
                 tensor = Tensor(name, tensor.datatype, shape, tensor.data)
             found.append(tensor)
         if singles not in (0, len(found)):
             raise InvalidRequest("some inputs have a batch axis, and some have none")
-        return self._enveloped(found, bool(singles))
+        return self._enveloped(found, singles > 0)
+
+    def _text(self, text: str) -> Encoded:
+        """Return what a request carries whose only input is a text."""
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            return self.encode({self._only: text})  # which says what is wrong with it
+        quick = self._quick.get(len(data))
+        if quick is not None:
+            return Encoded(quick[0] + data, 1, quick[1], self._is_batched)
+        made = self.encode({self._only: text})
+        if len(self._quick) >= _FRAMES_MAX:
+            self._quick.clear()
+        self._quick[len(data)] = (made.payload[: len(made.payload) - len(data)], made.signature)
+        return made
 
     def _has_rows(self, tensor: Tensor, spec: Spec | None) -> bool:
-        """Whether a tensor that lacks an axis has the batch axis all the same: a list of texts."""
+        """Whether a tensor that lacks axes has the batch axis all the same: a list of texts."""
         return spec is not None and spec.name in self._texts and len(tensor.shape) == 1
 
     def _shape(self, shape: tuple[int, ...], spec: Spec | None) -> tuple[int, ...]:
@@ -139,7 +158,7 @@ class Encoder:
             self._frames[key] = frame
         signed = frame.signature
         if self._is_by_length:
-            signed = signature(found, self._declared, is_batched=self._is_batched)
+            signed = signature(found, self.declared, is_batched=self._is_batched)
         parts: list[bytes | memoryview] = []
         for before, tensor in zip(frame.before, found, strict=True):
             parts.append(before)
@@ -147,7 +166,7 @@ class Encoder:
         return Encoded(b"".join(parts), frame.rows, signed, is_single)
 
     def _framed(self, found: list[Tensor]) -> _Frame:
-        signed = signature(found, self._declared, is_batched=self._is_batched)
+        signed = signature(found, self.declared, is_batched=self._is_batched)
         rows = 1
         if self._is_batched:
             counts = [tensor.shape[0] for tensor in found]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -40,6 +41,7 @@ _OF_NUMPY: dict[str, str] = {
 _TO_NUMPY = {datatype: name for name, datatype in _OF_NUMPY.items()}
 
 
+@cache
 def numpy_module() -> Any:
     """Return numpy; None where it is not installed."""
     try:
