@@ -230,7 +230,7 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
     if cluster.certificates is None:
         return grpc.aio.insecure_channel(target.address)
     ca, cert, key = (
-        _read(path)
+        read_pem(path)
         for path in (
             cluster.certificates.ca,
             cluster.certificates.cert,
@@ -255,7 +255,8 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
     return CallFailed(text, "", is_definite=False)
 
 
-def _read(path: str) -> bytes:
+def read_pem(path: str) -> bytes:
+    """Return a file of certificates or keys; ends the command where it cannot be read."""
     from raftbatch.realworld import RealFiles
 
     try:

@@ -7,7 +7,7 @@ What lives here: what such a program calls. What must never live here: whom to a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from math import ceil
 from types import TracebackType
@@ -208,7 +208,7 @@ class AsyncClient:
         timeout_s: float | None = None,
         priority: int | None = None,
         parameters: bytes | Mapping[str, Any] = b"",
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """Run many requests; yield their results in the order of the items.
 
             async for result in client.map("echo", ["a", "b", "c"]):

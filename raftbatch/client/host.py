@@ -9,13 +9,13 @@ decision. Called by: the SDK alone.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from raftbatch.ids import REQUEST_ID_TAIL_BYTES, make_request_id
@@ -41,62 +41,67 @@ def process_id() -> int:
 class LoopThread:
     """A thread of its own that runs an event loop, for callers that have none.
 
+    It ends with the process, and does not keep that from ending.
+
     Args:
-        name: of the thread. It does not keep the process from ending.
+        name: of the thread.
     """
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
-        self._process = process_id()
+        self._loop.set_exception_handler(_complain)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it runs, in this very process: a fork takes no thread along."""
-        return self._process == process_id() and self._thread.is_alive()
+        atexit.register(self._end)
 
     @property
     def is_current(self) -> bool:
         """Whether the caller is on it: to wait for it would be for ever."""
         return threading.current_thread() is self._thread
 
-    def start(self, call: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine there; return its future."""
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
-
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there to its end. Whoever interrupts the wait cancels it."""
-        future = self.start(call)
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Let a function be called there."""
-        self._loop.call_soon_threadsafe(call)
-
-    def close(self) -> None:
-        """End the loop, and the thread. Harmless when called twice, or after a fork."""
-        if not self.is_here:
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            left = asyncio.all_tasks(self._loop)
-            for task in left:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            asyncio.set_event_loop(None)
-            self._loop.close()
+        self._loop.run_forever()
+
+    def _end(self) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_END_S)
+
+
+_END_S = 2.0
+_threads: dict[int, LoopThread] = {}  # by process: a fork takes no thread along
+_starting = threading.Lock()
+
+
+def loop_thread() -> LoopThread:
+    """Return the thread of this process, which all clients without a loop share.
+
+    gRPC keeps every loop that it was ever used on, wakes all of them for each event, and is
+    lost with one that is closed (https://github.com/grpc/grpc/issues/25364): so there is one,
+    for as long as the process lives.
+    """
+    with _starting:
+        found = _threads.get(process_id())
+        if found is None:
+            found = _threads[process_id()] = LoopThread("raftbatch client")
+        return found
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Show what went wrong in a callback, but for gRPC's own, which another loop has served."""
+    is_served = isinstance(context.get("exception"), BlockingIOError)
+    if not (is_served and "PollerCompletionQueue" in repr(context.get("handle"))):
+        loop.default_exception_handler(context)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -227,13 +227,19 @@ class Link:
         await over
 
 
-async def open_link(owner: Owner, address: str, tls: TLS | None) -> Link:
+async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "") -> Link:
     """Open a session with a node. Nothing is asked of it yet.
+
+    Args:
+        owner: of the link.
+        address: of the node.
+        tls: certificates; None: without.
+        name: that the node's certificate bears; empty: its host's.
 
     Raises:
         RaftbatchError: it does not answer, or refuses; nothing was done.
     """
-    channel = _channel(address, tls)
+    channel = _channel(address, tls, name)
     call: Any = GatewayStub(channel).Session()
     link: Link | None = None
     try:
@@ -252,11 +258,11 @@ async def open_link(owner: Owner, address: str, tls: TLS | None) -> Link:
     return link
 
 
-def _channel(address: str, tls: TLS | None) -> grpc.aio.Channel:
+def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
     if tls is None:
         return grpc.aio.insecure_channel(address, options=_OPTIONS)
     credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
-    options = [*_OPTIONS, *([("grpc.ssl_target_name_override", tls.name)] if tls.name else [])]
+    options = [*_OPTIONS, *([("grpc.ssl_target_name_override", name)] if name else [])]
     return grpc.aio.secure_channel(address, credentials, options=options)
 
 

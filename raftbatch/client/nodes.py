@@ -41,6 +41,7 @@ class Nodes:
             )
         self._named = list(dict.fromkeys(addresses))
         self._told: list[str] = []
+        self._names = dict(tls.names) if tls is not None else {}
         self._tls = tls
         self._said: dict[str, str] = {}
         self._turn = 0
@@ -56,6 +57,7 @@ class Nodes:
         """Take in who the nodes are, as one of them tells it."""
         self._told = [each.address for each in reply.nodes if is_address(each.address)]
         for each in reply.nodes:
+            self._names[each.address] = each.node_id
             if each.node_id == reply.leader_id and not self.leader:
                 self.leader = each.address
 
@@ -75,7 +77,7 @@ class Nodes:
                     continue
                 tried.append(address)
                 try:
-                    link = await open_link(owner, address, self._tls)
+                    link = await open_link(owner, address, self._tls, self._names.get(address, ""))
                 except RaftbatchError as error:
                     self._said[address] = error.message
                     if address == self.leader:

@@ -6,7 +6,8 @@ Called by: whoever makes a client.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from raftbatch.errors import InvalidRequest
 
@@ -19,13 +20,14 @@ class TLS:
         ca: of the cluster's authority.
         certificate: of this client.
         key: of that certificate.
-        name: that the nodes' certificates bear, where it is not their host's.
+        names: which node is at an address: a node's certificate bears its name. Where that
+            is not known yet, the certificate must be the host's.
     """
 
     ca: bytes
     certificate: bytes
     key: bytes
-    name: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,18 @@
 """The SDK for programs without an event loop.
 
-What lives here: the calls of `aio`, made on a thread of their own. What must never live
+What lives here: the calls of `aio`, made on a thread that all clients share. What must never live
 here: anything else. Called by: users. Any number of threads may share a client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from raftbatch.client import aio
 from raftbatch.client.aio import AsyncClient, Inputs
-from raftbatch.client.host import LoopThread
+from raftbatch.client.host import loop_thread, process_id
 from raftbatch.client.options import ClientOptions
 from raftbatch.client.results import Result
 from raftbatch.errors import InvalidRequest
@@ -41,7 +41,9 @@ class Client:
         self, addresses: str | Sequence[str], options: ClientOptions | None = None
     ) -> None:
         self._client = AsyncClient(addresses, options)
-        self._thread = LoopThread("raftbatch client")
+        self._thread = loop_thread()
+        self._process = process_id()
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         """Return it. Nothing is connected yet."""
@@ -150,7 +152,7 @@ class Client:
         timeout_s: float | None = None,
         priority: int | None = None,
         parameters: bytes | Mapping[str, Any] = b"",
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Run many requests; yield their results in the order of the items.
 
             for result in client.map("echo", ["a", "b", "c"], progress=True):
@@ -185,26 +187,31 @@ class Client:
                 found, has_more = self._run(bunch())
                 yield from found
         finally:
-            self._run(_closed(results))
+            if not self._is_closed:
+                self._run(_closed(results))
 
     def models(self) -> list[model_pb2.Model]:
         """Return the model versions and their settings. See `AsyncClient.models`."""
         return self._run(self._client.models())
 
     def close(self) -> None:
-        """End it, and its thread. See `AsyncClient.close`. Harmless when repeated."""
-        if self._thread.is_here and not self._thread.is_current:
+        """End it. See `AsyncClient.close`. Harmless when repeated."""
+        if self._process == process_id() and not self._thread.is_current:
+            self._is_closed = True
             self._thread.run(self._client.close())
-            self._thread.close()
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        if self._thread.is_here and not self._thread.is_current:
-            return self._thread.run(call)
-        call.close()
-        raise InvalidRequest(
-            "the client is closed, or was made before a fork, or is used on its own thread: "
-            "make another"
-        )
+        why = ""
+        if self._is_closed:
+            why = "the client is closed: make another"
+        elif self._process != process_id():
+            why = "the client was made before a fork: make one in each process"
+        elif self._thread.is_current:
+            why = "the client is used on its own thread: take `AsyncClient` there"
+        if why:
+            call.close()
+            raise InvalidRequest(why)
+        return self._thread.run(call)
 
 
 async def _closed(results: Any) -> None:

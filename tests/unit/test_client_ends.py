@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from raftbatch.client import AsyncClient, ClientOptions, Payload, Result, aio, asks, link
+from raftbatch.client import (
+    AsyncClient,
+    Client,
+    ClientOptions,
+    Payload,
+    Result,
+    aio,
+    asks,
+    host,
+    link,
+    sync,
+)
 from raftbatch.errors import InvalidRequest, NoLeader, OutcomeUnknown
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, FakeSession, infer_all, play
@@ -19,6 +32,18 @@ def test_no_more_is_under_way_than_the_node_allows() -> None:
         [node] = nodes
         node.in_flight_max = 4
         node.message_bytes_max = 4096
+        later: list[asyncio.Task[None]] = []
+
+        async def answer_later(session: FakeSession, request: pb.SessionRequest) -> bool:
+            async def answer() -> None:
+                for _ in range(5):  # turns, in which more could come
+                    await asyncio.sleep(0)
+                await session.answer(request)
+
+            later.append(asyncio.ensure_future(answer()))
+            return True
+
+        node.hook = answer_later
         async with AsyncClient(node.address) as client:
             await infer_all(client, 30)
             large = [client.infer("echo", Payload(bytes(2000))) for _ in range(4)]
@@ -31,7 +56,7 @@ def test_no_more_is_under_way_than_the_node_allows() -> None:
 
 def test_node_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_PROBE_S", 0.05)
-    monkeypatch.setattr(link, "OPEN_S", 0.1)
+    monkeypatch.setattr(link, "OPEN_S", 0.5)
 
     async def test(nodes: list[FakeNode]) -> None:
         old, new = nodes
@@ -158,7 +183,7 @@ def test_map_keeps_so_many_in_flight_and_the_order() -> None:
             async for each in results:
                 assert each.payload == b"0"
                 break
-            await results.aclose()  # type: ignore[attr-defined]
+            await results.aclose()
             assert taken <= 7 * 4 + 1
 
     play(test)
@@ -174,3 +199,47 @@ def test_pause_grows_and_honours_what_the_node_asks() -> None:
     assert min(asked) >= 0.5
     assert max(asked) > min(asked) + 0.05  # not all at one moment
     assert max(asked) <= 0.75
+
+
+def test_client_without_a_loop_is_refused_where_it_cannot_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        def calls() -> None:
+            with Client(nodes[0].address) as client:
+                assert client.infer("echo", Payload(b"one")).payload == b"one"
+                with monkeypatch.context() as forked:
+                    forked.setattr(sync, "process_id", lambda: -1)
+                    with pytest.raises(InvalidRequest, match="fork"):
+                        client.infer("echo", Payload(b""))
+                    client.close()  # which it leaves to the other process
+                assert client.infer("echo", Payload(b"two")).payload == b"two"
+                results = client.map("echo", [Payload(b"three")] * 3)
+                next(results)
+            with pytest.raises(InvalidRequest, match="closed"):
+                client.infer("echo", Payload(b""))
+            with pytest.raises(InvalidRequest, match="closed"):
+                list(client.map("echo", [Payload(b"")]))
+            results.close()
+
+        await asyncio.to_thread(calls)
+
+    play(test)
+
+
+def test_interrupted_wait_of_a_thread_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    async def wait_for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupt(future: Future[None], timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        host.loop_thread().run(wait_for_ever())
+    assert ended.wait(10)

@@ -24,6 +24,7 @@ from raftbatch.errors import (
     UnknownModel,
     UnknownRequest,
 )
+from raftbatch.v1 import error_pb2
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, FakeSession, infer_all, play
 
@@ -106,7 +107,8 @@ def test_refused_for_now_is_asked_again_later(slug: str) -> None:
         node.hook = refuse
         async with AsyncClient(node.address) as client:
             await infer_all(client, 10)
-        assert [len(each.submissions) for each in node.messages if each.submissions] == [10] * 4
+        asked = [[one.request_id for one in each.submissions] for each in node.messages]
+        assert [each for each in asked if each] == [[f"id{n}" for n in range(10)]] * 4
         assert len(node.sessions) == 1
 
     play(test)
@@ -162,6 +164,62 @@ def test_what_a_broken_session_owed_is_asked_for_under_the_same_id(slug: str) ->
             assert (await tickets[0].result()).index == tickets[0].index
 
     play(test, 3)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_is_said_in_the_background_is_said_again_elsewhere(is_whole: bool) -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        old, new = nodes
+
+        async def send_on(session: FakeSession, request: pb.SessionRequest) -> bool:
+            error = error_pb2.Error(slug="not_leader", definite=True, leader=new.address)
+            for names in [*request.cancels, *request.acknowledgements]:
+                new.leader = old.leader = new.address
+                count = len(names.request_ids)
+                if is_whole:
+                    await session.refuse([names.number], "not_leader", leader=new.address)
+                elif names in request.cancels:
+                    results = [pb.CancelResult(error=error)] * count
+                    cancelled = pb.SessionCancelled(number=names.number, results=results)
+                    await session.say(cancelled=[cancelled])
+                else:
+                    done = [pb.AcknowledgeResult(error=error)] * count
+                    acknowledged = pb.SessionAcknowledged(number=names.number, results=done)
+                    await session.say(acknowledged=[acknowledged])
+            return not request.submissions
+
+        old.hook = send_on
+        async with AsyncClient(old.address) as client:
+            await infer_all(client, 5)
+            assert await client.cancel("to come") is True
+        assert old.truth.cancelled == ["to come"]
+        assert sorted(old.truth.acknowledged) == [*(f"id{n}" for n in range(5)), "to come"]
+
+    play(test, 2)
+
+
+def test_what_was_lost_stays_unknown_though_it_is_refused_later() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+
+        async def refuse(session: FakeSession, request: pb.SessionRequest) -> bool:
+            await session.refuse([each.number for each in request.submissions], "overloaded")
+            return bool(request.submissions)
+
+        async def lose(session: FakeSession, request: pb.SessionRequest) -> bool:
+            node.hook = refuse
+            for each in request.submissions:
+                node.truth.admit(each)
+            await session.end()
+            return True
+
+        node.hook = lose
+        async with AsyncClient(node.address, ClientOptions(patience_s=0.2)) as client:
+            with pytest.raises(OutcomeUnknown):
+                await client.infer("echo", Payload(b""), request_id="lost")
+        assert node.truth.cancelled == ["lost"]
+
+    play(test)
 
 
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
