@@ -10,6 +10,7 @@ stopping (`server`). Called by: `rpc`, `server`. One thread: the loop's.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -135,8 +136,15 @@ class Node:
             self.members(),
             tuple(self.peers()),
             log.space.name.lower(),
-            dict(self.counters.values),
+            self._counts(),
         )
+
+    def _counts(self) -> dict[str, int]:
+        found = dict(self.counters.values)
+        if self.scheduler is not None:
+            counts = dataclasses.asdict(self.scheduler.leader.counts)
+            found |= {f"leader_{name}": count for name, count in counts.items()}
+        return found
 
     def members(self) -> tuple[MemberState, ...]:
         """Return who belongs to the cluster, by the newest membership in this node's log.

@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.core.watch import Holding
 from coordinator.feed_messages import Assignment, Changes, Current, Shed, Slot, Stop
+from coordinator.rpc.pieces import pieces
 from raftbatch import records as r
 from raftbatch.errors import NotLeader, StaleFence, StaleIncarnation
 from raftbatch.kinds import LapseReason, Ran
@@ -227,14 +228,14 @@ def test_large_message_comes_in_pieces_that_join(tmp_path: Path) -> None:
             await node.scripted.until(lambda: bool(node.scripted.tails))
             [tail] = node.scripted.tails
             tail.messages.put_nowait(Current(5, 6, given, (), (), (Slot(8, 9),), False, False))
-            pieces: list[pb.FeedMessage] = []
-            while not pieces or pieces[-1].more:
-                pieces.append(await call.read())
-            assert len(pieces) == 5  # four requests that do not go together, and a larger one
-            assert max(each.ByteSize() for each in pieces) < 9 * mib + 1000
-            assert {each.current.index for each in pieces} == {5}
+            came: list[pb.FeedMessage] = []
+            while not came or came[-1].more:
+                came.append(await call.read())
+            assert len(came) == 5  # four requests that do not go together, and a larger one
+            assert max(each.ByteSize() for each in came) < 9 * mib + 1000
+            assert {each.current.index for each in came} == {5}
             joined: dict[int, tuple[list[int], list[bytes]]] = {}
-            for each in pieces:
+            for each in came:
                 for part in each.current.start:
                     numbers, payloads = joined.setdefault(part.batch, ([], []))
                     numbers += part.numbers
@@ -242,11 +243,20 @@ def test_large_message_comes_in_pieces_that_join(tmp_path: Path) -> None:
             assert joined == {
                 each.batch: (list(each.numbers), list(each.payloads)) for each in given
             }
-            assert sum(len(each.current.drop) for each in pieces) == 1
+            assert sum(len(each.current.drop) for each in came) == 1
             call.cancel()
             await tail.is_closed.wait()
 
     run(tmp_path, test)
+
+
+def test_pieces_are_never_empty() -> None:
+    message = Changes(5, 6, (assignment(1, 9, 9), assignment(2, 9)), (), (), (), False, False)
+    found = list(pieces(message, piece_bytes=5))
+    assert [[len(each.payloads) for each in piece.changes.start] for piece in found] == [[1]] * 3
+    assert [piece.more for piece in found] == [True, True, False]
+    [empty] = pieces(Changes(5, 6, (), (), (), (), True, False))
+    assert (empty.changes.draining, empty.more) == (True, False)
 
 
 def test_executor_that_goes_away_closes_its_tail(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from raftbatch.v1 import dispatch_pb2
 from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, error_of
@@ -42,6 +44,9 @@ def run(folder: Path, test: Test, nodes: tuple[str, ...] = ("n1", "n2", "n3")) -
                 await cluster.close()
 
         asyncio.run(main())
+        for node, status in served.statuses().items():
+            for bug in ("leader_stale_total", "leader_voids_total", "leader_rejected_total"):
+                assert status.counters[bug] == 0, (node, bug)
 
 
 def submission(request_id: str, payload: bytes = b"", **fields: Any) -> pb.Submission:
@@ -131,6 +136,82 @@ def test_one_node_gives_each_request_its_outcome(tmp_path: Path) -> None:
             assert states == [pb.CANCEL_STATE_ENDED, pb.CANCEL_STATE_REMEMBERED]
             await session.done_writing()
             assert await session.read() is grpc.aio.EOF
+
+    run(tmp_path, test, ("n1",))
+
+
+_MOST = (1 << 64) - 1
+_ABSURD = [
+    submission(""),
+    submission("\0"),
+    submission("a" * 257),
+    submission("a", rows=0),
+    submission("a", rows=_MOST),
+    submission("a", rows=33),
+    submission("a", timeout_ms=_MOST),
+    submission("a", priority=(1 << 32) - 1),
+    submission("a", signature="s" * 4097),
+    submission("a", traceparent="t" * 4097),
+    submission("a", parameters=bytes((1 << 20) + 1)),
+    submission("a", payload=bytes(17 << 20)),
+    submission("a", model="none"),
+    submission("a", version="none"),
+]
+
+
+def absurd_calls(channel: grpc.aio.Channel) -> list[Any]:
+    """Return calls, each of which a node refuses for good."""
+    stub, executors = GatewayStub(channel), DispatchStub(channel)
+    return [
+        stub.Await(pb.AwaitRequest(request_id="a", wait_ms=_MOST)),
+        stub.Await(pb.AwaitRequest(request_id="a", index=_MOST)),
+        stub.Cancel(pb.CancelRequest(request_ids=["a"] * 4097)),
+        stub.Acknowledge(pb.AcknowledgeRequest(request_ids=[""])),
+        executors.Join(dispatch_pb2.JoinRequest(executor="", slots=1)),
+        executors.Join(dispatch_pb2.JoinRequest(executor="x", slots=(1 << 32) - 1)),
+        executors.Join(dispatch_pb2.JoinRequest(executor="x", replaces=_MOST)),
+        executors.Ready(dispatch_pb2.ReadyRequest(executor="x", incarnation=_MOST)),
+        executors.Drain(dispatch_pb2.DrainRequest(executor="x", incarnation=_MOST)),
+        executors.Leave(dispatch_pb2.LeaveRequest(executor="x", running=[_MOST])),
+        executors.Heartbeat(dispatch_pb2.HeartbeatRequest(executor="x", incarnation=_MOST)),
+        executors.Tail(dispatch_pb2.TailRequest(executor="x", incarnation=_MOST)).read(),
+    ]
+
+
+def test_absurd_values_are_refused_for_good(tmp_path: Path) -> None:
+    """Whatever a record could not hold is an error of its caller's, and the node goes on."""
+    complete = dispatch_pb2.Complete(batch=_MOST, fence=_MOST, executor="x", numbers=[_MOST])
+    complete.results.append(b"")
+    free = dispatch_pb2.Free(executor="x", slots=[dispatch_pb2.Slot(batch=_MOST, fence=_MOST)])
+    probe = dispatch_pb2.Probe(executor="\0", incarnation=_MOST)
+    reports = [
+        dispatch_pb2.Report(complete=complete),
+        dispatch_pb2.Report(free=free),
+        dispatch_pb2.Report(probe=probe),
+    ]
+
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        channel = cluster.channel(served.clients["n1"])
+        request = pb.SubmitRequest(submissions=_ABSURD)
+        reply = await GatewayStub(channel).Submit(request, timeout=CALL_S)
+        assert all(each.error.definite for each in reply.results)
+        assert {each.error.slug for each in reply.results} == {
+            "invalid_request",
+            "payload_too_large",
+            "unknown_model",
+        }
+        for call in absurd_calls(channel):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            error = error_of(caught.value)
+            assert error is not None, caught.value
+            assert error.definite, error
+        told = await DispatchStub(channel).Report(dispatch_pb2.ReportRequest(reports=reports))
+        assert all(each.error.definite for each in told.results)
+        assert all(each.HasField("error") for each in told.results)
+        async with EchoExecutor(cluster):
+            await submit(channel, submission("a", b"one"))
+            assert (await outcome(channel, "a")).result == b"one"
 
     run(tmp_path, test, ("n1",))
 

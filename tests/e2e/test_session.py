@@ -87,6 +87,24 @@ def test_session_answers_a_submission_with_what_it_wants(tmp_path: Path) -> None
     run(tmp_path, test)
 
 
+def test_outcomes_in_one_message_bear_their_own_runs(tmp_path: Path) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        api = node.scripted
+        session = await opened(channel)
+        await session.write(submissions(1, 2, 3, 4))
+        await api.until(lambda: len(api.watching) == 4)
+        api.end("r1", outcome("r1"))
+        api.end("r2", outcome("r2"))
+        api.end("r3", outcome("r3")._replace(run=RUN._replace(batch=6)))
+        api.end("r4", outcome("r4", kind=OutcomeKind.EXPIRED)._replace(run=None))
+        reply = await session.read()
+        assert [each.run.batch for each in reply.outcomes] == [5, 5, 6, 0]
+        assert [each.HasField("run") for each in reply.outcomes] == [True, True, True, False]
+        session.cancel()
+
+    run(tmp_path, test)
+
+
 def test_session_ends_only_when_nothing_is_owed(tmp_path: Path) -> None:
     async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
         session = await opened(channel)

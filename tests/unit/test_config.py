@@ -12,6 +12,8 @@ from raftbatch.config import load
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_loopback
 from raftbatch.realworld import RealFiles
+from raftbatch.records import PutModel
+from raftbatch.settings import Model
 from tests.tidy.tree import ROOT
 
 FILES = RealFiles()
@@ -191,8 +193,6 @@ def test_cluster_configs_are_right(path: Path) -> None:
 def test_cluster_config_that_explains_shows_the_defaults(tmp_path: Path) -> None:
     shown = load_node(FILES, str(ROOT / "cluster_configs" / "local-3.toml"), "n1")
     default = load_node(FILES, write(tmp_path, GOOD), "n1")
-    assert (shown.log, shown.storage, shown.server) == (
-        default.log,
-        default.storage,
-        default.server,
-    )
+    for part in ("log", "storage", "server", "scheduler", "sessions"):
+        assert getattr(shown, part) == getattr(default, part), part
+    assert shown.founding == (*default.founding, PutModel(Model("echo", "1")))

@@ -8,18 +8,31 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.api import ApiConfig
+from coordinator.config import SessionLimits
+from coordinator.feed import FeedConfig
+from coordinator.leader import LeaderConfig
 from raftbatch.settings import Model, Policy
 
+Settings = Policy | Model | LeaderConfig | ApiConfig | FeedConfig | SessionLimits
 LIMITS = Path(__file__).parents[2] / "docs" / "LIMITS.md"
 _ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
 
 
-@pytest.mark.parametrize(("kind", "heading"), [(Policy, "policy"), (Model, "A model version")])
-def test_settings_are_in_the_table_with_their_defaults(
-    kind: type[Policy | Model], heading: str
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "heading"),
+    [
+        (Policy, "policy"),
+        (Model, "A model version"),
+        (LeaderConfig, "[leader]"),
+        (ApiConfig, "[api]"),
+        (FeedConfig, "[feed]"),
+        (SessionLimits, "[sessions]"),
+    ],
+)
+def test_settings_are_in_the_table_with_their_defaults(kind: type[Settings], heading: str) -> None:
     text = LIMITS.read_text(encoding="utf-8")
-    section = next(part for part in text.split("\n## ") if heading in part.partition("\n")[0])
+    section = next(part for part in text.split("\n## ")[1:] if heading in part.partition("\n")[0])
     told = dict(_ROW.findall(section))
     wanted = {
         field.name: _shown(field.default)
