@@ -23,7 +23,7 @@ from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
 from raftbatch.client.progress import Progress
 from raftbatch.client.results import Result
-from raftbatch.errors import InvalidRequest
+from raftbatch.errors import InvalidRequest, NoLeader
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1 import model_pb2
 
@@ -297,7 +297,12 @@ class AsyncClient:
             raise InvalidRequest(f"timeout_s is {timeout_s}: it must be above 0")
         encoder = self._models.known(model, version)
         if encoder is None:
-            encoder = await self._models.look_up(self._running(), model, version)
+            limit_s = self._limit_s(timeout_s)
+            try:
+                async with asyncio.timeout(limit_s):
+                    encoder = await self._models.look_up(self._running(), model, version)
+            except TimeoutError:
+                raise NoLeader(f"no node has told of {model} within {limit_s} s") from None
         encoded = encoder.encode(inputs)
         submission = pb.Submission(
             request_id=request_id or new_request_id(),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from raftbatch.client.host import jittered
-from raftbatch.errors import RaftbatchError
+from raftbatch.errors import PayloadTooLarge, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
 if TYPE_CHECKING:
@@ -133,7 +133,12 @@ class Ready:
                 continue
             submission = ask.submission
             if submission is not None:
-                size += len(submission.payload) + _OVERHEAD_BYTES
+                own = len(submission.payload) + _OVERHEAD_BYTES
+                if own > link.opened.message_bytes_max:
+                    ready.popleft()
+                    ask.fail(_too_large(own, link.opened.message_bytes_max))
+                    continue
+                size += own
                 if size > most and submissions:
                     break
             ready.popleft()
@@ -148,6 +153,10 @@ class Ready:
                 request.awaits.add(number=number, request_id=ask.request_id, index=ask.index)
         request.submissions.extend(submissions)
         return number
+
+
+def _too_large(size: int, most: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"a request of {size} bytes is more than the {most} that a node takes")
 
 
 def pause_s(attempts: int, retry_after_ms: int = 0) -> float:

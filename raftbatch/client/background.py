@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from raftbatch.client.asks import pause_s
 from raftbatch.client.failures import of_message
-from raftbatch.errors import InvalidRequest, RaftbatchError
+from raftbatch.errors import InvalidRequest, OutcomeUnknown, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
 NAMES_MAX = 4096
@@ -151,6 +151,12 @@ class Background:
             self._tell(request_id, error)
         self._settled(control, (), None)
 
+    def give_up(self, error: RaftbatchError) -> None:
+        """Say nothing of what is to be said now: there is nobody to say it to."""
+        cancels = _taken(self._cancels)
+        for request_id in cancels:
+            self._tell(request_id, error)
+
     async def said(self) -> None:
         """Return when all is said and answered."""
         self._due()
@@ -164,8 +170,10 @@ class Background:
         if self._timer is not None:
             self._timer.cancel()
         waiting, self._cancelled = self._cancelled, {}
-        for future in waiting.values():
-            future.cancel()
+        for request_id, future in waiting.items():
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"closed before {request_id} was cancelled"))
+                future.exception()  # as below
 
     @property
     def _is_idle(self) -> bool:

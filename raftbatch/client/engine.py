@@ -16,7 +16,7 @@ the leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -105,10 +105,16 @@ class Engine:
         """Cancel a request; return whether it is, or had an outcome before.
 
         Raises:
+            OutcomeUnknown: nobody has said so in time; it is tried all the same.
             RaftbatchError: it was refused; definite.
         """
         self._check_open()
-        return await asyncio.shield(self._background.cancel(request_id))
+        limit_s = self._options.patience_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await asyncio.shield(self._background.cancel(request_id))
+        except TimeoutError:
+            raise OutcomeUnknown(f"nobody has cancelled {request_id} within {limit_s} s") from None
 
     async def link(self, limit_s: float | None) -> Link:
         """Return a link to whoever leads, once there is one.
@@ -188,6 +194,8 @@ class Engine:
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
             ask.link.drop(ask.number)
+            if ask.link is not self._link:
+                self._end_if_idle(ask.link)
             ask.link = None
         if is_cancelled and was_sent and not self._is_closed:
             self._background.cancel(ask.request_id)
@@ -368,6 +376,7 @@ class Engine:
                 error = self._nodes.nobody()
                 for ask in self._ready.take():
                     ask.fail(error)
+                self._background.give_up(error)
                 return
             await self.pause(pause_s(attempts))
 
@@ -380,10 +389,7 @@ class Engine:
 
     def _end(self, link: Link) -> None:
         self._links.pop(link, None)
-        self._on_the_side(link.close())
-
-    def _on_the_side(self, call: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(call)
+        task = self._loop.create_task(link.close())
         self._ending[task] = None
         task.add_done_callback(lambda task: self._ending.pop(task, None))
 

@@ -173,6 +173,9 @@ class FakeNode(GatewayServicer):
         is_silent: it says nothing, not even who it is.
         in_flight_max: that it tells.
         others: nodes that it names, beside itself.
+        came: set once there was a message.
+        asked: set once it was asked for models.
+        may_tell: it tells no models while this is not set.
     """
 
     def __init__(self, truth: Truth, name: str) -> None:
@@ -188,6 +191,9 @@ class FakeNode(GatewayServicer):
         self.message_bytes_max = 1 << 24
         self.others: list[FakeNode] = []
         self.came = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.may_tell = asyncio.Event()
+        self.may_tell.set()
         self.models = [model_pb2.Model(name="echo", version="1", max_batch_size=8)]
         self._never = asyncio.Event()
 
@@ -234,7 +240,9 @@ class FakeNode(GatewayServicer):
     async def Models(  # noqa: N802
         self, request: pb.ModelsRequest, context: Any
     ) -> pb.ModelsReply:
-        """Name the models."""
+        """Name the models, once it may."""
+        self.asked.set()
+        await self.may_tell.wait()
         found = [each for each in self.models if request.name in ("", each.name)]
         return pb.ModelsReply(models=found, index=1)
 

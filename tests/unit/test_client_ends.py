@@ -22,7 +22,7 @@ from raftbatch.client import (
     link,
     sync,
 )
-from raftbatch.errors import InvalidRequest, NoLeader, OutcomeUnknown
+from raftbatch.errors import InvalidRequest, NoLeader, OutcomeUnknown, PayloadTooLarge
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, FakeSession, infer_all, play
 
@@ -48,6 +48,8 @@ def test_no_more_is_under_way_than_the_node_allows() -> None:
             await infer_all(client, 30)
             large = [client.infer("echo", Payload(bytes(2000))) for _ in range(4)]
             await asyncio.gather(*large)
+            with pytest.raises(PayloadTooLarge, match="4096"):
+                await client.infer("echo", Payload(bytes(5000)))
         assert node.sessions[0].most <= 4
         assert max(each.ByteSize() for each in node.messages) <= 4096
 
@@ -102,6 +104,8 @@ def test_only_dead_nodes_at_the_start_are_an_error_that_says_so() -> None:
                 with pytest.raises(NoLeader, match="none of the nodes that were named") as caught:
                     await client.infer("echo", Payload(b""))
                 assert caught.value.definite
+            with pytest.raises(NoLeader, match="none of the nodes that were named"):
+                await client.cancel("a")
         async with AsyncClient([dead, nodes[1].address], options) as client:
             nodes[1].leader = nodes[1].address
             await infer_all(client, 3)
@@ -139,6 +143,108 @@ def test_close_is_bounded_and_leaves_nothing() -> None:
         await client.close()
         with pytest.raises(NoLeader, match="closed"):
             await client.infer("echo", Payload(b""))
+
+    play(test)
+
+
+def test_close_ends_what_was_to_be_asked_for_later() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+        refused = asyncio.Event()
+
+        async def refuse(session: FakeSession, request: pb.SessionRequest) -> bool:
+            numbers = [each.number for each in request.submissions]
+            await session.refuse(numbers, "overloaded", retry_after_ms=60_000)
+            refused.set()
+            return True
+
+        node.hook = refuse
+        client = AsyncClient(node.address)
+        waiting = asyncio.ensure_future(client.infer("echo", Payload(b"")))
+        await refused.wait()
+        asked = asyncio.ensure_future(client.submit("echo", Payload(b"")))
+        await client.close()
+        for each in (waiting, asked):
+            with pytest.raises((OutcomeUnknown, NoLeader), match="closed"):
+                await each
+
+    play(test)
+
+
+def test_nodes_without_a_leader_are_asked_all_the_same() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        for node in nodes:
+            node.leader = ""
+        options = ClientOptions(connect_timeout_s=0.05)
+        async with AsyncClient([each.address for each in nodes], options) as client:
+            await infer_all(client, 5)  # whoever is asked leads by the time that it answers
+        assert [len(each.messages) > 0 for each in nodes].count(True) == 1
+
+    play(test, 3)
+
+
+def test_models_are_looked_up_once_for_all_who_wait() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+        node.may_tell.clear()
+        async with AsyncClient(node.address) as client:
+            given_up = asyncio.ensure_future(client.infer("echo", Payload(b"a")))
+            await node.asked.wait()
+            waiting = asyncio.ensure_future(client.infer("echo", Payload(b"b")))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            node.may_tell.set()
+            assert (await waiting).payload == b"b"
+
+    play(test)
+
+
+def test_waits_for_nodes_that_say_nothing_are_bounded() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+
+        async def hold(session: FakeSession, request: pb.SessionRequest) -> bool:
+            return True
+
+        options = ClientOptions(patience_s=0.1, close_timeout_s=0.1)
+        async with AsyncClient(node.address, options) as client:
+            node.may_tell.clear()
+            with pytest.raises(NoLeader, match="told of echo"):
+                await client.infer("echo", Payload(b""))
+            node.may_tell.set()
+            await infer_all(client, 1)
+            node.hook = hold
+            with pytest.raises(OutcomeUnknown, match="nobody has cancelled"):
+                await client.cancel("a")
+            waiting = asyncio.ensure_future(client.cancel("b"))
+            await asyncio.sleep(0)
+            await client.close()
+            with pytest.raises(OutcomeUnknown):
+                await waiting
+
+    play(test)
+
+
+def test_session_that_breaks_while_models_are_looked_up_is_replaced() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+        node.may_tell.clear()
+
+        async def break_off(session: FakeSession, request: pb.SessionRequest) -> bool:
+            node.hook = None
+            await session.end()
+            return True
+
+        node.hook = break_off
+        async with AsyncClient(node.address) as client:
+            waiting = asyncio.ensure_future(client.infer("echo", Payload(b"b")))
+            await node.asked.wait()
+            assert await client.cancel("another") is True
+            node.may_tell.set()
+            assert (await waiting).payload == b"b"
+        assert len(node.sessions) == 2
 
     play(test)
 

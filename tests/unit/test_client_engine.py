@@ -198,7 +198,8 @@ def test_what_is_said_in_the_background_is_said_again_elsewhere(is_whole: bool) 
     play(test, 2)
 
 
-def test_what_was_lost_stays_unknown_though_it_is_refused_later() -> None:
+@pytest.mark.parametrize("slug", ["", "outcome_unknown"])
+def test_what_was_lost_stays_unknown_though_it_is_refused_later(slug: str) -> None:
     async def test(nodes: list[FakeNode]) -> None:
         [node] = nodes
 
@@ -210,7 +211,11 @@ def test_what_was_lost_stays_unknown_though_it_is_refused_later() -> None:
             node.hook = refuse
             for each in request.submissions:
                 node.truth.admit(each)
-            await session.end()
+            if slug:
+                numbers = [each.number for each in request.submissions]
+                await session.refuse(numbers, slug, definite=False)
+            else:
+                await session.end()
             return True
 
         node.hook = lose
