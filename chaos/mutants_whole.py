@@ -28,7 +28,6 @@ _SEEDS = {
     "restarted-executor-keeps-its-assignments": 0,
     "drained-executor-gets-new-batches": 1,
     "halves-suspend-an-executor": 6,
-    "deleted-model-run-again": 13,
     "id-forgotten-with-its-outcome": 7,
     "captured-table-written-to": 2,
     "priority-never-rises": 0,
