@@ -102,7 +102,7 @@ class LeaderConfig:
 
     def __post_init__(self) -> None:
         if not 1 <= self.entry_bytes_max <= 4 << 20:
-            # Each thing counts as 64 bytes at least, and a record carries 65,536.
+            # Each thing counts as 256 bytes at least, and a record carries 65,536.
             raise ValueError(f"entry_bytes_max = {self.entry_bytes_max} is not in 1 .. {4 << 20}")
         if self.pending_bytes_max < self.record_bytes_max:
             raise ValueError(

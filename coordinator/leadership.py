@@ -218,9 +218,10 @@ class Leadership:
         self._run_times.attach(self._decider)
         if self._is_draining:
             self._decider.drain()
+        # Anew too where it is built again: who was found lost in an entry that no log took.
+        live = [(each.executor, each.incarnation) for each in outlook.state.executors.values()]
+        self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())
         if self._tick is None:
-            live = [(each.executor, each.incarnation) for each in outlook.state.executors.values()]
-            self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())
             self._judge()
         self.pump_soon()
         self._changed()
