@@ -266,7 +266,7 @@ class Leadership:
         if outlook.is_stale and not was_stale:
             parts.counts.stale_total += 1
         if not flight.records:
-            if outlook.is_stale:
+            if outlook.is_stale or decider.has_more:
                 self.pump_soon()
             return False
         outlook.commit(flight)
