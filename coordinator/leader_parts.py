@@ -65,6 +65,10 @@ class Log(Protocol):
         """Call back whenever role, term, leader or `is_caught_up` has changed, and at the end."""
         ...
 
+    def fail(self, error: Fatal) -> None:
+        """End, and stop the node for that reason."""
+        ...
+
     def propose(self, term: int, data: bytes) -> Proposal:
         """Append an entry in a term that this node leads, or raise; see `ReplicatedLog`."""
         ...

@@ -355,3 +355,29 @@ def test_new_leader_looks_at_all_windows_a_part_in_each_turn(
     scene.settle(1100)
     assert scene.replica.state.batches
     scene.check()
+
+
+@pytest.mark.parametrize("what", ["leadership.encode_entry", "core.outlook.Outlook.refresh_batch"])
+@pytest.mark.parametrize("error", [KeyError(7), Invariant("so it is")])
+def test_leader_that_fails_midway_stops_its_node(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
+) -> None:
+    scene = Scene(loop)
+    scene.begin(put(max_batch_size=1), join())
+    scene.admit("a")
+    scene.settle()
+
+    def fails(*_: object) -> None:
+        raise error
+
+    if "Outlook" in what:  # as it is built
+        scene.depose()
+        scene.elect()
+    else:
+        scene.admit("b")
+    monkeypatch.setattr(f"coordinator.{what}", fails)
+    scene.settle()
+    assert isinstance(scene.log.failure, Invariant)
+    assert not scene.leader.is_ready
+    with pytest.raises(NoLeader):
+        scene.admit("c")

@@ -202,3 +202,24 @@ def test_executor_found_lost_in_an_entry_that_no_log_takes_is_found_lost_again(
     for _ in range(12):
         scene.settle(LEASE_MS // 8)
     assert not scene.replica.state.executors
+
+
+def test_heartbeats_that_ask_for_much_are_taken_over_several_entries(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.leadership._HEARD_MAX", 2)
+    executors = [f"gpu-{number}" for number in range(5)]
+    scene = _scene(loop, *executors)
+    for number in range(5):
+        scene.admit(f"{number}")
+    scene.settle()
+    before, fences = len(scene.log.entries), len(scene.log.entries)
+    assert all(each.held for each in scene.replica.state.executors.values())
+    for executor in executors:
+        scene.beat(executor=executor, tailed_index=fences)
+    scene.settle()
+    lapses = [
+        sum(isinstance(each, r.Lapse) for each in scene.entry(index + 1).records)
+        for index in range(before, len(scene.log.entries))
+    ]
+    assert [each for each in lapses if each] == [2, 2, 1]
