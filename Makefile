@@ -3,6 +3,9 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.stamp
+# Torch is large: a machine that has none skips its few tests, but for CI, where nothing is skipped.
+COMMA  := ,
+EXTRAS := dev$(if $(filter true,$(CI)),$(COMMA)executor)
 PYTEST := $(BIN)/python -m pytest
 # On all processors; whoever runs pytest by hand adds this, or not.
 SHARED := -n auto --dist worksteal
@@ -19,7 +22,7 @@ help: ## list the targets
 setup: $(STAMP) ## make .venv (every target below does it when needed)
 
 $(STAMP): pyproject.toml constraints.txt
-	ci/venv.sh .venv $(PYTHON)
+	ci/venv.sh .venv $(PYTHON) $(EXTRAS)
 
 proto: $(STAMP) ## regenerate the code that comes from proto/
 	$(BIN)/python proto/generate.py .

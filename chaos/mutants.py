@@ -12,6 +12,8 @@ from chaos.mutants_founding import FOUNDING
 from chaos.mutants_members import MEMBERS
 from chaos.mutants_raft import RAFT
 from chaos.mutants_raft_directed import RAFT_DIRECTED
+from chaos.mutants_scheduler import SCHEDULER
+from chaos.mutants_whole import REPLAYED, WHOLE
 from chaos.mutation import Mutant
 
 _SEGMENTS = "coordinator.raft.segments."
@@ -246,4 +248,5 @@ MUTANTS = {
     "founding": FOUNDING,
     "journal": JOURNAL,
     "raft": RAFT + RAFT_DIRECTED + MEMBERS,
+    "scheduler": SCHEDULER + WHOLE + REPLAYED,
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes or refreshes a development environment: ci/venv.sh FOLDER PYTHON
+# Makes or refreshes a development environment: ci/venv.sh FOLDER PYTHON [EXTRAS]
 # The folder's .stamp is newer than pyproject.toml and constraints.txt once this has succeeded.
 set -euo pipefail
-folder=$1 python=$2
+folder=$1 python=$2 extras=${3-dev}
 
 # A Python without ensurepip (Debian splits it off) still makes an environment that its own pip can fill.
 if [ ! -x "$folder/bin/python" ]; then
@@ -18,5 +18,5 @@ fi
 # without isolation keeps to the constraints and downloads nothing twice.
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 "${pip[@]}" install --quiet --constraint constraints.txt hatchling setuptools
-"${pip[@]}" install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+"${pip[@]}" install --quiet --constraint constraints.txt --no-build-isolation --editable ".[$extras]"
 touch "$folder/.stamp"

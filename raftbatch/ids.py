@@ -22,6 +22,9 @@ _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.%]{2,60}\]")
 _PORT = re.compile("[0-9]{1,5}")
 _CLUSTER_ID = re.compile(r"[0-9a-f]{32}")
 
+REQUEST_ID_TAIL_BYTES = 10
+"""Random bytes of a request id: 80 bits, of which no two are ever alike."""
+
 
 def is_address(text: str) -> bool:
     """Return whether a text is of the form `host:port` or `[v6]:port`. Total. Deterministic."""
@@ -47,6 +50,18 @@ def is_node_id(text: str) -> bool:
 def is_cluster_id(text: str) -> bool:
     """Return whether a text has the form of a cluster id. Total. Deterministic."""
     return _CLUSTER_ID.fullmatch(text) is not None
+
+
+def make_request_id(at_ms: int, tail: bytes) -> str:
+    """Return a request id: 32 hexadecimal digits, 48 bits of time and 80 of chance.
+
+    Ids sort as the milliseconds in which they were made. Total. Deterministic.
+
+    Args:
+        at_ms: wall time, from 1970.
+        tail: `REQUEST_ID_TAIL_BYTES` random bytes.
+    """
+    return f"{at_ms & 0xFFFF_FFFF_FFFF:012x}{tail.hex()}"
 
 
 @dataclass(frozen=True, slots=True)

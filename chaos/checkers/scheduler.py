@@ -91,7 +91,7 @@ class SchedulerChecker:
         *,
         digest_every: int = 64,
         check_every: int = 32,
-        late_ms_max: int = 2_000,
+        late_ms_max: int = 500,
         real_ms: Callable[[], int] | None = None,
     ) -> None:
         self.violation: str | None = None

@@ -222,7 +222,7 @@ class SchedulerRun:
         left = self._checker.settled(states, self._executors.each)
         for node in self._nodes.values():
             left = left or node.left()
-        tails = sum(node.feed.tails for node in self._nodes.values())
+        tails = sum(node.tails for node in self._nodes.values())
         if left is None and tails > len(self._executors.each):
             left = f"{tails} tails are open"
         return left

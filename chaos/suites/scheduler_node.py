@@ -13,16 +13,13 @@ from chaos.suites.raft_ends import AllPeers
 from chaos.suites.scheduler_options import RECORD_BYTES_MAX, Options
 from chaos.worlds.ends import Port
 from chaos.worlds.sim import SimNode
-from coordinator.api import Api
-from coordinator.feed import Feed
-from coordinator.leader import Leader, LeaderConfig
-from coordinator.log_clock import LogClock
+from coordinator.leader import LeaderConfig
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.standing import Role
 from coordinator.replica import Replica
-from coordinator.time_note import TimeNotes
+from coordinator.scheduler import Scheduler, SchedulerConfig
 from raftbatch import records as r
 from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.ids import ClusterId, Identity, NodeId
@@ -44,7 +41,7 @@ class Node:
 
     Attributes:
         node: its id.
-        replica, log, clock, leader, feed, api: its parts.
+        replica, log, api: its parts.
     """
 
     def __init__(
@@ -64,30 +61,15 @@ class Node:
         self.log = ReplicatedLog(
             world, _DIRECTORY, options.storage, AllPeers(port), self.replica, options.log, failed
         )
-        self.clock = LogClock(world.clock, self.replica)
-        self.leader = Leader(
-            world.clock,
-            self.log,
-            self.replica,
-            self.clock,
-            LeaderConfig(
-                lease_ms=options.lease_ms,
-                entry_bytes_max=options.entry_bytes,
-                entries_inflight_max=options.entries_inflight,
-                record_bytes_max=RECORD_BYTES_MAX,
-                pending_items_max=options.pending_items,
-                pending_bytes_max=4 * RECORD_BYTES_MAX,
-            ),
-            founding(options),
+        self._scheduler = Scheduler(
+            world, _DIRECTORY, self.log, self.replica, _config(options), founding(options)
         )
-        self.feed = Feed(self.replica, self.node)
-        self.api = Api(self.replica, self.leader, self.log, self.feed, self.node)
-        self.replica.listeners += [self.clock, self.leader, self.feed, self.api]
-        self._notes = TimeNotes(
-            world.files, world.workers.start("notes"), world.clock, _DIRECTORY, self.clock
-        )
-        self._notes.resume(self.log.last_index)
-        self._notes.start()
+        self.api = self._scheduler.api
+
+    @property
+    def tails(self) -> int:
+        """How many executors follow their feed here."""
+        return self.api.standing().tails
 
     @property
     def waits(self) -> int:
@@ -97,14 +79,14 @@ class Node:
     @property
     def bugs(self) -> str | None:
         """What its leader counts as a bug of its own; None: nothing."""
-        counts = self.leader.counts
+        counts = self._scheduler.leader.counts
         if counts.stale_total or counts.voids_total or counts.rejected_total:
             return f"{self.node} led, and counts {counts}"
         return None
 
     def left(self) -> str | None:
         """Return what is kept here though nobody asks for anything any more; None: nothing."""
-        leader = self.leader
+        leader = self._scheduler.leader
         kept = {
             "waits": self.waits,
             "entries in flight": len(leader._sent),
@@ -116,18 +98,28 @@ class Node:
 
     async def stop(self, heir: NodeId | None) -> None:
         """End as a process does that is asked to: finish, hand over, and tell all who wait."""
-        self.leader.drain()
+        self._scheduler.drain()
         await asyncio.sleep(_FINISH_S)
         if heir is not None and self.log.role is Role.LEADER:
             try:
                 await self.log.transfer(heir)
             except (RaftbatchError, Fatal):
                 pass  # it ends all the same
-        self.api.close()
-        self.feed.close()
-        self._notes.close()
-        self.leader.close()
+        self._scheduler.close()
         self.log.close()
+
+
+def _config(options: Options) -> SchedulerConfig:
+    return SchedulerConfig(
+        leader=LeaderConfig(
+            lease_ms=options.lease_ms,
+            entry_bytes_max=options.entry_bytes,
+            entries_inflight_max=options.entries_inflight,
+            record_bytes_max=RECORD_BYTES_MAX,
+            pending_items_max=options.pending_items,
+            pending_bytes_max=4 * RECORD_BYTES_MAX,
+        )
+    )
 
 
 def founding(options: Options) -> Sequence[r.Record]:

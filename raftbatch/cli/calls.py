@@ -228,13 +228,7 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
 
     if cluster.certificates is None:
         return grpc.aio.insecure_channel(target.address)
-    from raftbatch.realworld.tls import read_pem
-
-    named = cluster.certificates
-    try:
-        ca, cert, key = (read_pem(path) for path in (named.ca, named.cert, named.key))
-    except CannotStart as error:
-        raise usage(str(error)) from None
+    ca, cert, key = pems(cluster.certificates)
     credentials = grpc.ssl_channel_credentials(ca, key, cert)
     # A certificate names the node, not the machine it happens to run on.
     options = [("grpc.ssl_target_name_override", target.node)] if target.node else []
@@ -251,3 +245,14 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
             return CallFailed(told.message, told.slug, told.definite, told.leader)
     text = f"{target}: {error.details() or error.code().name}"
     return CallFailed(text, "", is_definite=False)
+
+
+def pems(certificates: Certificates) -> tuple[bytes, bytes, bytes]:
+    """Return authority, certificate and key; ends the command where one cannot be read."""
+    from raftbatch.realworld.tls import read_pem
+
+    try:
+        ca, cert, key = map(read_pem, (certificates.ca, certificates.cert, certificates.key))
+    except CannotStart as error:
+        raise usage(str(error)) from None
+    return ca, cert, key

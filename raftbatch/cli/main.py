@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import config, log, members, serve, status
+from raftbatch.cli import config, executor, log, members, requests, serve, status
 from raftbatch.cli.text import paragraphs
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -20,7 +20,10 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
+app.command("executor", help=paragraphs(executor.HELP))(executor.executor)
 app.command("status", help=paragraphs(status.HELP))(status.status)
+for _command in (requests.infer, requests.submit, requests.result, requests.cancel):
+    app.command(epilog=requests.EXITS)(_command)
 app.add_typer(members.app, name="members")
 app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")

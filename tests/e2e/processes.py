@@ -157,13 +157,14 @@ class Process:
             self._changed.notify_all()
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a `raftbatch` command to its end."""
     return subprocess.run(
         [*RAFTBATCH, *arguments],
         cwd=ROOT,
         env=os.environ | {"COLUMNS": "200", "TERM": "dumb"},
         timeout=LIMIT_S,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,

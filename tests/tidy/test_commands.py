@@ -27,6 +27,14 @@ def test_make_sim_says_what_seeds_are(seeds: str) -> None:
     assert f"make sim: SEEDS={seeds} is not a number of seeds" in done.stderr
 
 
+@pytest.mark.parametrize("seed", ["abc", "-3", "1..9"])
+def test_make_sim_says_what_a_seed_is(seed: str) -> None:
+    done = _run("make", "--old-file=.venv/.stamp", "sim", f"SEED={seed}")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert f"make sim: SEED={seed} is not a seed" in done.stderr
+
+
 def test_make_lists_each_target_that_is_to_come() -> None:
     targets = {line.split()[0]: line.split()[1:] for line in _run("make").stdout.splitlines()}
     assert {"verify", "sim", "chaos-clean", "clean"} <= targets.keys()

@@ -33,6 +33,7 @@ FLOORS: dict[str, set[str]] = {
 # Commands that may import upper floors, inside a function only.
 DEFERRED = {
     "raftbatch.cli.config": "checks what only a coordinator reads",
+    "raftbatch.cli.executor": "runs an executor",
     "raftbatch.cli.log": "dumps the files of a coordinator",
     "raftbatch.cli.serve": "runs a coordinator",
 }

@@ -1,0 +1,315 @@
+"""Calls to the coordinators: any node is asked, the leader is followed, what broke is repeated.
+
+Everything an executor asks may be repeated: the answer to a second call is that of the
+first, or says that it is so already.
+
+What lives here: whom to ask, and how long to wait before the next try. What must never
+live here: what is asked. Called by: `executor.agent`, on its loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from executor.core.pieces import Joiner
+from raftbatch.errors import TRAILER
+from raftbatch.logs import fields
+from raftbatch.v1 import dispatch_pb2 as pb
+from raftbatch.v1 import error_pb2, gateway_pb2
+from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
+from raftbatch.v1.gateway_pb2_grpc import GatewayStub
+from raftbatch.world import Entropy
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ELSEWHERE = ("not_leader", "no_leader", "draining", "overloaded", "no_space", "outcome_unknown")
+"""Errors that another try, or another node, mends."""
+
+STALE = "stale_incarnation"
+"""The executor's life is over."""
+
+_MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16 and what it brings
+_CALL_S = 3.0
+_PAUSE_S = 0.05
+_PAUSE_MAX_S = 0.5
+_HOPS_MAX = 3  # redirects that are followed at once: more, and nobody knows who leads
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    # A node that is gone without a word is noticed, and one that comes back is soon asked.
+    ("grpc.keepalive_time_ms", 6_000),  # nodes take one every 5 s
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+
+class Refused(Exception):
+    """The cluster has refused something, for good.
+
+    Args:
+        slug: of the error.
+        message: for people.
+    """
+
+    def __init__(self, slug: str, message: str) -> None:
+        super().__init__(f"{slug}: {message}")
+        self.slug = slug
+        self.message = message
+
+
+class Unreachable(Exception):
+    """No node took a call in time; the message says what each said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What came of a call that failed.
+
+    Attributes:
+        slug: of the error; empty: the call broke.
+        message: for people.
+        leader: where to go.
+        retry_after_ms: how long to wait.
+        is_definite: whether nothing was done.
+    """
+
+    slug: str
+    message: str
+    leader: str = ""
+    retry_after_ms: int = 0
+    is_definite: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no further try would be answered otherwise."""
+        return bool(self.slug) and self.slug not in ELSEWHERE and self.is_definite
+
+
+class Pauses:
+    """How long to wait before the next try: longer each time, and drawn.
+
+    Args:
+        entropy: that two executors do not ask in step.
+        least_s: the first, at most.
+        most_s: any, at most.
+    """
+
+    def __init__(
+        self, entropy: Entropy, least_s: float = _PAUSE_S, most_s: float = _PAUSE_MAX_S
+    ) -> None:
+        self._entropy = entropy
+        self._least_s = least_s
+        self._most_s = most_s
+        self._count = 0
+
+    def reset(self) -> None:
+        """Begin anew: something worked."""
+        self._count = 0
+
+    def next_s(self) -> float:
+        """Return the next one, in seconds."""
+        most_s = min(self._most_s, self._least_s * (1 << self._count))
+        self._count = min(self._count + 1, 20)
+        return most_s * (0.5 + self._entropy.random_bytes(1)[0] / 512)
+
+
+class Link:
+    """See the module's docstring.
+
+    Args:
+        addresses: of the nodes' client ports, by node.
+        entropy: for pauses.
+        credentials: for TLS, where a certificate names the node; None for none.
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        entropy: Entropy,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        self._nodes = {address: node for node, address in addresses.items()}
+        self._order = list(addresses.values())
+        self._entropy = entropy
+        self._credentials = credentials
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._stubs: dict[str, DispatchStub] = {}
+        first = entropy.random_bytes(1)[0] % len(self._order)
+        self._leader = self._order[first]
+        self._asked = self._leader
+        self._tailed = first
+
+    @property
+    def addresses(self) -> str:
+        """The nodes that it was told of, for people."""
+        return ", ".join(self._order)
+
+    def pauses(self) -> Pauses:
+        """Return pauses between tries of something."""
+        return Pauses(self._entropy)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def learn(self) -> None:
+        """Ask which nodes there are by now: those of a file may be gone one day."""
+        for address in [self._leader, *self._order]:
+            self._stub(address)
+            try:
+                stub = GatewayStub(self._channels[address])
+                reply: gateway_pb2.NodesReply = await stub.Nodes(
+                    gateway_pb2.NodesRequest(), timeout=_CALL_S
+                )
+            except grpc.aio.AioRpcError:
+                continue
+            found = {each.address: each.node_id for each in reply.nodes if each.address}
+            self._nodes |= found
+            self._order += [each for each in found if each not in self._order]
+            return
+
+    async def ask(
+        self,
+        call: Callable[[DispatchStub, float], Awaitable[T]],
+        limit_s: float | None = None,
+        call_s: float = _CALL_S,
+    ) -> T:
+        """Return what the leader says, whoever that becomes.
+
+        Args:
+            call: makes the call, within so many seconds.
+            limit_s: how long to try; None: for as long as it takes.
+            call_s: how long one node has for its answer.
+
+        Raises:
+            Refused: no other node, and no other time, is the answer.
+            Unreachable: nobody took it in time.
+        """
+        loop = asyncio.get_running_loop()
+        until = None if limit_s is None else loop.time() + limit_s
+        pauses, hops = self.pauses(), 0
+        while True:
+            address = self._leader
+            try:
+                found = await call(self._stub(address), call_s)
+                self._asked = address
+                return found
+            except grpc.aio.AioRpcError as error:
+                trouble = trouble_of(error)
+            if trouble.is_final:
+                raise Refused(trouble.slug, trouble.message)
+            if self.turn(address, trouble) and hops < _HOPS_MAX:
+                hops += 1
+                continue
+            hops = 0
+            pause_s = max(pauses.next_s(), trouble.retry_after_ms / 1000)
+            if until is not None and loop.time() + pause_s > until:
+                raise Unreachable(f"{address}: {trouble.message}")
+            await asyncio.sleep(pause_s)
+
+    async def report(self, reports: Sequence[pb.Report]) -> list[Trouble | None]:
+        """Return what the leader says to each report; None: it is taken.
+
+        Raises:
+            Refused: as `ask`.
+        """
+        request = pb.ReportRequest(reports=reports)
+
+        async def call(stub: DispatchStub, call_s: float) -> pb.ReportReply:
+            reply: pb.ReportReply = await stub.Report(request, timeout=call_s)
+            return reply
+
+        reply = await self.ask(call)
+        asked = self._asked
+        found = [told(each.error) if each.HasField("error") else None for each in reply.results]
+        for trouble in found:
+            if trouble is not None and not trouble.is_final:
+                self.turn(asked, trouble)
+                break
+        return found
+
+    def turn(self, address: str, trouble: Trouble) -> bool:
+        """Go elsewhere after a node could not help; return whether it said where to."""
+        if address != self._leader:
+            return True  # another call has found out before
+        if trouble.leader and trouble.leader != address:
+            self._leader = trouble.leader
+            return True
+        if trouble.slug not in ("overloaded", "no_space"):  # these are the leader's words
+            self._leader = self._after(address)
+        return False
+
+    async def tail(self, request: Callable[[], pb.TailRequest]) -> AsyncIterator[pb.FeedMessage]:
+        """Yield the messages of a feed, from one node after another, for ever.
+
+        Args:
+            request: returns how to go on from here.
+
+        Raises:
+            Refused: the executor's life is over, or another tail of its is open.
+        """
+        pauses = self.pauses()
+        while True:
+            address = self._order[self._tailed % len(self._order)]
+            try:
+                joiner = Joiner()
+                async for piece in self._stub(address).Tail(request()):
+                    message = joiner.add(piece)
+                    del piece
+                    if message is not None:
+                        pauses.reset()
+                        yield message
+                        del message
+                trouble = Trouble("", "the node ended the tail")
+            except grpc.aio.AioRpcError as error:
+                trouble = trouble_of(error)
+            if trouble.is_final:
+                raise Refused(trouble.slug, trouble.message)
+            _LOG.info("tail.moved", extra=fields(address=address, why=trouble.message))
+            self._tailed += 1
+            await asyncio.sleep(pauses.next_s())
+
+    def _after(self, address: str) -> str:
+        place = self._order.index(address) + 1 if address in self._order else 0
+        return self._order[place % len(self._order)]
+
+    def _stub(self, address: str) -> DispatchStub:
+        found = self._stubs.get(address)
+        if found is None:
+            channel = self._channels[address] = self._channel(address)
+            found = self._stubs[address] = DispatchStub(channel)
+        return found
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=_OPTIONS)
+        node = self._nodes.get(address)
+        # A certificate names the node, not the machine it happens to run on.
+        named = [("grpc.ssl_target_name_override", node)] if node else []
+        return grpc.aio.secure_channel(address, self._credentials, options=[*_OPTIONS, *named])
+
+
+def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
+    """Return what a node said, from its trailer; without one the call broke."""
+    for key, value in error.trailing_metadata() or ():
+        if key == TRAILER and isinstance(value, bytes):
+            return told(error_pb2.Error.FromString(value))
+    return Trouble("", error.details() or error.code().name)
+
+
+def told(error: error_pb2.Error) -> Trouble:
+    """Return an error as it stands in a message."""
+    return Trouble(error.slug, error.message, error.leader, error.retry_after_ms, error.definite)

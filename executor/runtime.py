@@ -1,0 +1,176 @@
+"""A loaded model: batches in, what became of each request out.
+
+Whatever the model raises is a value here. What lives here: loading, warming up, running.
+What must never live here: a pipe, a process. Called by: `executor.worker`; tests.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any
+
+from executor import collate
+from executor.backends import Backend, backend_of
+from executor.core.values import Answer, Failure, Outcome
+from executor.frames import Batch, Load
+from executor.loading import CannotLoad, content_hash, load_class, said
+from executor.model import NUMPY, Context, tensors_of
+from executor.model import Batch as ModelBatch
+from raftbatch.errors import InvalidRequest
+from raftbatch.logs import fields
+from raftbatch.world import Clock, Files
+
+_LOG = logging.getLogger(__name__)
+
+MODEL_FAILED = "model_failed"
+OUT_OF_MEMORY = "out_of_memory"
+INVALID_PARAMETERS = "invalid_parameters"
+
+_FINGERPRINT_BYTES = 16
+_MEMORY = ("OutOfMemoryError", "MemoryError")
+
+
+class Runtime:
+    """See the module's docstring. Made loaded, and warmed up.
+
+    Args:
+        files: where the model's file is.
+        clock: measures runs.
+        load: what to load.
+
+    Raises:
+        CannotLoad: it cannot be; the message says why.
+    """
+
+    def __init__(self, files: Files, clock: Clock, load: Load) -> None:
+        self._clock = clock
+        self._load = load
+        found = load_class(files, load)
+        self.backend: Backend = backend_of(load, getattr(found, "backend", NUMPY))
+        self.form = _form(load, found)
+        folder = str(PurePosixPath(load.file).parent) if load.file else ""
+        context = Context(
+            load.name,
+            load.version,
+            self.backend.device,
+            load.instance,
+            load.threads,
+            folder,
+            load.options,
+        )
+        try:
+            self._model = self.backend.call(found)
+            self.backend.call(self._model.load, context)
+        except (Exception, SystemExit) as error:
+            raise CannotLoad(f"{load.name} does not load: {said(error)}") from error
+        failure = self.warm_up()
+        if failure is not None:
+            raise CannotLoad(f"the warm-up of {load.name} failed: {failure.message}")
+        what = f"{self.backend.device}\0{self.backend.detail}\0{load.version}".encode()
+        self._fingerprint = sha256(content_hash(files, load) + what).digest()
+
+    def warm_up(self) -> Failure | None:
+        """Run the model's warm-up, if it has one; return how it failed."""
+        warm_up = getattr(self._model, "warmup", None)
+        if warm_up is None:
+            return None
+        try:
+            self.backend.call(warm_up)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
+            return self._failure(error)
+        return None
+
+    def run(self, batch: Batch) -> Outcome | Failure:
+        """Run a batch."""
+        begun_ns = self._clock.monotonic_ns()
+        parameters, invalid = _parameters(batch.parameters)
+        stacked = collate.stack(self.form, batch.payloads, batch.rows, invalid)
+        inputs = self.backend.inputs(self.form.inputs, stacked.inputs)
+        of_rows = [
+            each
+            for each, span in zip(parameters, stacked.spans, strict=True)
+            for _ in range(span[1] if span is not None else 0)
+        ]
+        given = ModelBatch(inputs, stacked.rows, of_rows, stacked.lengths)
+        stacked_ns = self._clock.monotonic_ns()
+        ran_ns = stacked_ns
+        try:
+            outputs: Mapping[str, Any] = {}
+            if stacked.rows:
+                outputs = self._predicted(given)
+                ran_ns = self._clock.monotonic_ns()
+                answers = collate.split(self.form, stacked, outputs)
+            else:
+                answers = [stacked.answers[place] for place in range(len(batch.payloads))]
+        except collate.BadOutput as error:
+            return Failure(collate.BAD_OUTPUT, str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
+            return self._failure(error)
+        return Outcome(
+            tuple(answers),
+            stacked_ns - begun_ns,
+            ran_ns - stacked_ns,
+            self._clock.monotonic_ns() - ran_ns,
+            stacked.padded,
+            self._fingerprint[:_FINGERPRINT_BYTES],
+        )
+
+    def _predicted(self, given: ModelBatch) -> Mapping[str, Any]:
+        outputs = self.backend.call(self._model.predict, given)
+        if not isinstance(outputs, Mapping):
+            raise collate.BadOutput(f"predict gave {type(outputs).__name__}, not outputs by name")
+        return self.backend.outputs(outputs)
+
+    def _failure(self, error: BaseException) -> Failure:
+        _LOG.warning("model.failed", extra=fields(model=self._load.name), exc_info=error)
+        if type(error).__name__ in _MEMORY:
+            self.backend.recover()
+            return Failure(OUT_OF_MEMORY, said(error))
+        return Failure(MODEL_FAILED, said(error))
+
+
+def _form(load: Load, found: type[Any]) -> collate.Form:
+    """Return what is declared, by the class or, where it says nothing, by the configuration."""
+    columns = []
+    for key, configured in (("inputs", load.inputs), ("outputs", load.outputs)):
+        try:
+            of_class = tensors_of(getattr(found, key, ()) or ())
+            of_file = tensors_of(configured)
+        except InvalidRequest as error:
+            raise CannotLoad(f"{load.name}: {key}: {error.message}") from None
+        if not of_class and not of_file:
+            raise CannotLoad(f"{load.name}: {key} are declared neither in its class nor in TOML")
+        same = [(each.name, each.datatype, each.dims, each.buckets) for each in of_class]
+        if (
+            of_class
+            and of_file
+            and sorted(same)
+            != sorted([(each.name, each.datatype, each.dims, each.buckets) for each in of_file])
+        ):
+            raise CannotLoad(f"{load.name}: its class declares other {key} than the configuration")
+        columns.append(of_class or of_file)
+    return collate.Form(columns[0], columns[1], load.has_batch_axis)
+
+
+def _parameters(
+    given: Sequence[bytes],
+) -> tuple[list[Mapping[str, Any]], dict[int, Answer]]:
+    """Return the parameters of each request, and which requests have none that can be read."""
+    found: list[Mapping[str, Any]] = []
+    invalid: dict[int, Answer] = {}
+    for place, data in enumerate(given):
+        values: object = {}
+        try:
+            if data:
+                values = json.loads(data)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            invalid[place] = Answer(b"", INVALID_PARAMETERS, "parameters are no JSON object")
+            values = {}
+        found.append(values)
+    return found, invalid

@@ -1,0 +1,85 @@
+"""The composition root of an executor: everything is made, begun and ended here.
+
+What lives here: order. What must never live here: a rule, or the real world itself, which
+is handed in. Called by: `raftbatch executor`, tests.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import grpc
+
+from executor.agent import Agent
+from executor.children import Children
+from executor.config import ExecutorConfig
+from executor.link import Link
+from raftbatch.config import Certificates
+from raftbatch.errors import CannotStart
+from raftbatch.logs import fields
+from raftbatch.world import Files, Process, World
+
+_LOG = logging.getLogger(__name__)
+
+_PEM_BYTES_MAX = 1 << 20
+_STOP_S = 5.0  # beyond the time to drain: to leave, and for the children to die
+
+
+class ExecutorServer:
+    """See the module's docstring.
+
+    Args:
+        world: the ports.
+        process: how it is told to stop.
+        config: what it is told.
+        children: where its processes come from.
+    """
+
+    def __init__(
+        self, world: World, process: Process, config: ExecutorConfig, children: Children
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._config = config
+        self._children = children
+
+    async def run(self) -> None:
+        """Work until a signal comes, then drain.
+
+        Raises:
+            CannotStart: it could not start; the message says why.
+        """
+        config, world = self._config, self._world
+        link = Link(config.addresses, world.entropy, _credentials(world.files, config.certificates))
+        agent = Agent(config, link, self._children, world.clock, world.entropy)
+
+        def told(signal: str) -> None:
+            _LOG.info("stop.begun", extra=fields(signal=signal))
+            agent.drain()
+
+        self._process.on_stop(told, int((config.drain_s + _STOP_S) * 1000))
+        try:
+            await agent.run()
+        finally:
+            await link.close()
+        _LOG.info("executor.stopped", extra=fields(executor=config.executor))
+
+
+def _credentials(files: Files, certificates: Certificates | None) -> grpc.ChannelCredentials | None:
+    if certificates is None:
+        return None
+    ca, cert, key = (
+        _read(files, path) for path in (certificates.ca, certificates.cert, certificates.key)
+    )
+    return grpc.ssl_channel_credentials(ca, key, cert)
+
+
+def _read(files: Files, path: str) -> bytes:
+    try:
+        file = files.open(path, "read")
+        try:
+            return file.read_at(0, _PEM_BYTES_MAX)
+        finally:
+            file.close()
+    except OSError as error:
+        raise CannotStart(f"{path} cannot be read: {error.strerror or error}") from None

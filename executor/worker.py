@@ -1,0 +1,141 @@
+"""The child process of one model instance: `python -m executor.worker PARENT`.
+
+It reads frames from standard input, runs the model, and answers on standard output;
+what the model prints goes to standard error. It lives no longer than its parent: the
+kernel kills it where it can, and else it ends when the pipe does, whatever it is doing.
+SIGTERM and SIGINT are its parent's to act on, since an operator's terminal or supervisor
+sends them to all.
+
+What lives here: the process. What must never live here: what it runs (`runtime`).
+Called by: `executor.children`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, BinaryIO
+
+from executor.core.values import Failure, Outcome
+from executor.frames import (
+    LENGTH,
+    Batch,
+    Broken,
+    Failed,
+    Frame,
+    Load,
+    Ran,
+    Up,
+    Warm,
+    Warmed,
+    decode,
+    encode,
+)
+from executor.loading import CannotLoad
+from raftbatch import logs
+from raftbatch.realworld import RealClock, RealFiles
+
+if TYPE_CHECKING:  # it needs numpy, whose absence is to be told
+    from executor.runtime import Runtime
+
+_LOG = logging.getLogger(__name__)
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_EXTRA = "pip install 'raftbatch[executor]'"
+
+
+def main(parent: int) -> None:
+    """Serve until the parent is gone."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _die_with(parent)
+    commands, answers = _claim_pipes()
+    logs.begin(sys.stderr)
+    frames: SimpleQueue[Frame] = SimpleQueue()
+    threading.Thread(target=_read, args=(commands, frames), daemon=True).start()
+    load = frames.get()
+    assert isinstance(load, Load)
+    try:
+        runtime = _runtime(load)
+    except CannotLoad as error:
+        if error.__cause__ is not None:
+            _LOG.warning("model.refused", exc_info=error.__cause__)
+        _write(answers, Broken(str(error)))
+        return
+    _write(answers, Up(runtime.backend.device, runtime.backend.detail))
+    while True:
+        match frames.get():
+            case Batch() as batch:
+                _write(answers, _ran(batch.run, runtime.run(batch)))
+                del batch  # else its payloads would be held until there is another
+            case Warm(run):
+                failure = runtime.warm_up()
+                _write(answers, Warmed(run) if failure is None else _failed(run, failure))
+            case _:
+                pass
+
+
+def _runtime(load: Load) -> Runtime:
+    try:
+        from executor.runtime import Runtime as Loaded
+    except ModuleNotFoundError as error:
+        raise CannotLoad(
+            f"{load.name} needs {error.name}, which is not installed: {_EXTRA}"
+        ) from None
+    return Loaded(RealFiles(), RealClock(), load)
+
+
+def _ran(run: int, found: Outcome | Failure) -> Frame:
+    return _failed(run, found) if isinstance(found, Failure) else Ran(run, found)
+
+
+def _failed(run: int, failure: Failure) -> Failed:
+    return Failed(run, failure.code, failure.message)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies; else the pipe's end tells."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before that was asked
+        os._exit(1)
+
+
+def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the pipes to ourselves: a model may read standard input, and print."""
+    commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return commands, answers
+
+
+def _read(commands: BinaryIO, frames: SimpleQueue[Frame]) -> None:
+    """Take in what the parent says, on a thread; its end is ours."""
+    while True:
+        head = commands.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            break
+        (length,) = LENGTH.unpack(head)
+        body = commands.read(length)
+        if len(body) < length:
+            break
+        frames.put(decode(body))
+        del body
+    os._exit(0)
+
+
+def _write(answers: BinaryIO, frame: Frame) -> None:
+    answers.write(encode(frame))
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,278 @@
+"""`raftbatch infer`, `submit`, `result` and `cancel`: one request, from the command line.
+
+What lives here: these commands. What must never live here: whom to ask (`raftbatch.client`).
+Called by: the command line. The SDK is imported inside functions, so that `raftbatch --help`
+is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from raftbatch.cli.calls import (
+    EXIT_FAILED,
+    EXIT_UNKNOWN,
+    AddressOption,
+    ConfigOption,
+    JsonOption,
+    cluster_of,
+    pems,
+    usage,
+)
+from raftbatch.cli.text import printable
+from raftbatch.errors import NoLeader, RaftbatchError, UnknownModel
+
+if TYPE_CHECKING:
+    from raftbatch.client import Client, Result
+
+T = TypeVar("T")
+
+_PREVIEW_CHARACTERS = 400
+_STDIN_BYTES_MAX = 64 << 20
+
+EXITS = """\
+
+Exit status: 0 done, 1 a definite failure: it did not happen, or the model failed, 2 wrong usage,
+3 nobody knows: ask again with the same --request-id.
+"""
+
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]
+TextArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TEXT]",
+        help="The input, where the model has one; - for a JSON object of all inputs on standard "
+        "input.",
+    ),
+]
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="NAME=VALUE",
+        help="An input by its name: JSON, or else text. May be repeated.",
+    ),
+]
+VersionOption = Annotated[
+    str, typer.Option("--model-version", metavar="V", help="Of the model; else the newest.")
+]
+IdOption = Annotated[
+    str, typer.Option("--request-id", metavar="ID", help="The same for every try of one request.")
+]
+ExpiryOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="S", min=0.001, help="After so long the request expires, in seconds."
+    ),
+]
+PriorityOption = Annotated[
+    int | None, typer.Option("--priority", metavar="N", min=0, help="0 is the most urgent.")
+]
+PatienceOption = Annotated[
+    float, typer.Option("--wait", metavar="S", min=0.1, help="How long to wait, in seconds.")
+]
+RequestArgument = Annotated[str, typer.Argument(metavar="ID", help="The request's id.")]
+IndexOption = Annotated[
+    int, typer.Option("--index", metavar="N", min=0, help="Of its ticket, where it is known.")
+]
+
+
+def infer(
+    model: ModelArgument,
+    text: TextArgument = None,
+    inputs: InputOption = None,
+    config: ConfigOption = "",
+    address: AddressOption = None,
+    version: VersionOption = "",
+    request_id: IdOption = "",
+    timeout_s: ExpiryOption = None,
+    priority: PriorityOption = None,
+    patience_s: PatienceOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a request, and print its outputs."""
+    given = _inputs(text, inputs or [])
+    found = _call(
+        config,
+        address,
+        patience_s,
+        lambda client: client.infer(
+            model,
+            given,
+            version=version,
+            request_id=request_id,
+            timeout_s=timeout_s,
+            priority=priority,
+        ),
+    )
+    _print(found, as_json)
+
+
+def submit(
+    model: ModelArgument,
+    text: TextArgument = None,
+    inputs: InputOption = None,
+    config: ConfigOption = "",
+    address: AddressOption = None,
+    version: VersionOption = "",
+    request_id: IdOption = "",
+    timeout_s: ExpiryOption = None,
+    priority: PriorityOption = None,
+    patience_s: PatienceOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a request taken in, and print its ticket: it has its outcome one day, whoever dies."""
+    given = _inputs(text, inputs or [])
+    ticket = _call(
+        config,
+        address,
+        patience_s,
+        lambda client: client.submit(
+            model,
+            given,
+            version=version,
+            request_id=request_id,
+            timeout_s=timeout_s,
+            priority=priority,
+        ),
+    )
+    if as_json:
+        typer.echo(json.dumps({"request_id": ticket.request_id, "index": ticket.index}))
+    else:
+        typer.echo(f"{printable(ticket.request_id)} --index {ticket.index}")
+
+
+def result(
+    request_id: RequestArgument,
+    index: IndexOption = 0,
+    config: ConfigOption = "",
+    address: AddressOption = None,
+    patience_s: PatienceOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Wait for the outcome of a request that was submitted, and print its outputs.
+
+    What is printed is acknowledged: it cannot be had again.
+    """
+    found = _call(
+        config, address, patience_s, lambda client: client.ticket(request_id, index).result()
+    )
+    _print(found, as_json)
+
+
+def cancel(
+    request_id: RequestArgument,
+    config: ConfigOption = "",
+    address: AddressOption = None,
+    patience_s: PatienceOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel a request, unless it has an outcome; one that is not known yet never runs."""
+    is_cancelled = _call(config, address, patience_s, lambda client: client.cancel(request_id))
+    if as_json:
+        typer.echo(json.dumps({"request_id": request_id, "cancelled": is_cancelled}))
+    else:
+        typer.echo("cancelled" if is_cancelled else "it had an outcome before")
+    if not is_cancelled:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _inputs(text: str | None, named: list[str]) -> Any:
+    """Return what was given, as the SDK takes it."""
+    if (text is None) == (not named):
+        raise usage("give one text, or --input NAME=VALUE for each input")
+    if text == "-":
+        try:
+            found = json.loads(sys.stdin.buffer.read(_STDIN_BYTES_MAX))
+        except ValueError as error:
+            raise usage(f"standard input holds no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise usage("standard input holds no JSON object: inputs by their names")
+        return found
+    if text is not None:
+        return text
+    inputs: dict[str, Any] = {}
+    for each in named:
+        name, equals, value = each.partition("=")
+        if not equals or not name or name in inputs:
+            raise usage(f"--input {each}: NAME=VALUE is wanted, and each name once")
+        try:
+            inputs[name] = json.loads(value)
+        except ValueError:
+            inputs[name] = value
+    return inputs
+
+
+def _call(
+    config: str, address: list[str] | None, patience_s: float, call: Callable[[Client], T]
+) -> T:
+    """Make one call; an error ends the command, and says what to try next."""
+    cluster = cluster_of(config, address or [])
+    from raftbatch.realworld.process import quiet_grpc
+
+    quiet_grpc()
+    from raftbatch.client import TLS, Client, ClientOptions
+
+    tls = None
+    if cluster.certificates is not None:
+        names = {each.address: each.node for each in cluster.known}
+        tls = TLS(*pems(cluster.certificates), names)
+    options = ClientOptions(patience_s=patience_s, tls=tls)
+    try:
+        with Client([each.address for each in cluster.targets], options) as client:
+            return call(client)
+    except RaftbatchError as error:
+        unknown = "" if error.definite else "It may have happened or not: "
+        typer.echo(f"Error: {unknown}{printable(error.message)}{_next(error)}", err=True)
+        raise typer.Exit(EXIT_FAILED if error.definite else EXIT_UNKNOWN) from None
+
+
+def _next(error: RaftbatchError) -> str:
+    """Return what to try."""
+    if not error.definite:
+        return ". Ask again with the same request id."
+    if isinstance(error, UnknownModel):
+        return ". Models stand in the cluster's configuration file, as [models.NAME]."
+    if isinstance(error, NoLeader):
+        return ". Try `raftbatch status`."
+    return ""
+
+
+def _print(found: Result, as_json: bool) -> None:
+    try:
+        outputs = {name: _plain(found[name]) for name in found}
+    except RaftbatchError as error:
+        typer.echo(f"Error: the outputs cannot be shown: {printable(error.message)}", err=True)
+        raise typer.Exit(EXIT_FAILED) from None
+    if as_json:
+        run = found.run
+        told = {
+            "request_id": found.request_id,
+            "index": found.index,
+            "ended_index": found.ended_index,
+            "outputs": outputs,
+            "run": {
+                "batch": run.batch,
+                "attempt": run.attempt,
+                "executor": run.executor,
+                "queue_ns": run.queue_ns,
+                "infer_ns": run.infer_ns,
+            },
+        }
+        typer.echo(json.dumps(told))
+        return
+    for name, value in outputs.items():
+        shown = value if isinstance(value, str) else json.dumps(value)
+        if len(shown) > _PREVIEW_CHARACTERS:
+            shown = f"{shown[:_PREVIEW_CHARACTERS]} ... (--json shows all)"
+        typer.echo(f"{printable(name)}: {printable(shown)}")
+
+
+def _plain(value: Any) -> Any:
+    """Return an output as JSON has it."""
+    return value.tolist() if hasattr(value, "tolist") else value

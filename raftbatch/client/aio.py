@@ -1,0 +1,377 @@
+"""The SDK for programs on asyncio.
+
+What lives here: what such a program calls. What must never live here: whom to ask
+(`engine`). Called by: users, `sync`, the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from math import ceil
+from types import TracebackType
+from typing import Any, Self
+
+from raftbatch.client.asks import Ask
+from raftbatch.client.engine import Engine
+from raftbatch.client.host import new_request_id, process_id
+from raftbatch.client.inputs import encode_parameters
+from raftbatch.client.mapping import run_all
+from raftbatch.client.models import Models
+from raftbatch.client.nodes import Nodes
+from raftbatch.client.options import ClientOptions
+from raftbatch.client.progress import Progress
+from raftbatch.client.results import Result
+from raftbatch.errors import InvalidRequest, NoLeader
+from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1 import model_pb2
+
+_GRACE_S = 1.0  # after a request's own timeout, for the cluster to say that it has expired
+
+Inputs = Any
+"""Values by name; a value alone, where the model has one input; or a `Payload`."""
+
+
+class AsyncClient:
+    """A client of a cluster.
+
+        async with AsyncClient("127.0.0.1:8001") as client:
+            result = await client.infer("echo", {"text": "hello"})
+            print(result["text"])
+
+    It makes no connection before it is asked for something. It is used on one event loop,
+    by any number of tasks: what they ask for at the same time travels together. Leaving it
+    ends it; requests that have no answer by then go on in the cluster.
+
+    Args:
+        addresses: of one node or more, `host:port`, in a list or separated by commas. The
+            client learns the others from any that is up.
+        options: see `ClientOptions`.
+
+    Raises:
+        InvalidRequest: an address is none; definite.
+    """
+
+    def __init__(
+        self, addresses: str | Sequence[str], options: ClientOptions | None = None
+    ) -> None:
+        if isinstance(addresses, str):
+            addresses = [each.strip() for each in addresses.split(",") if each.strip()]
+        self._options = options or ClientOptions()
+        self._nodes = Nodes(addresses, self._options.tls)
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = process_id()
+        self._models = Models(self._options.patience_s)
+
+    async def __aenter__(self) -> Self:
+        """Return it. Nothing is connected yet."""
+        self._running()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it."""
+        await self.close()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The nodes that it knows by now."""
+        return tuple(self._nodes.addresses)
+
+    @property
+    def leader(self) -> str:
+        """The address of the node that is believed to lead; empty: it is not known."""
+        return self._nodes.leader
+
+    async def connect(self) -> None:
+        """Find the leader now, rather than with the first request.
+
+        Raises:
+            NoLeader: none of the nodes that were named answers; definite.
+        """
+        await self._running().link(self._options.patience_s)
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Inputs,
+        *,
+        version: str = "",
+        request_id: str = "",
+        timeout_s: float | None = None,
+        priority: int | None = None,
+        parameters: bytes | Mapping[str, Any] = b"",
+        traceparent: str = "",
+    ) -> Result:
+        """Run a request; return its outputs. To cancel the await cancels the request.
+
+        Args:
+            model: its name.
+            inputs: see `Inputs`. An input without the batch axis is one row, and the
+                outputs come without it too.
+            version: of the model; empty: the newest.
+            request_id: the same for every try of one request; empty: a new one.
+            timeout_s: after so long it is `expired` in the cluster. Empty: the model's
+                default, and this client waits for `patience_s`.
+            priority: 0 is the most urgent; None: the model's default.
+            parameters: for the model, beside the inputs.
+            traceparent: W3C trace context.
+
+        Raises:
+            RequestFailed: the model could not; definite.
+            RequestCancelled: somebody has cancelled it; definite.
+            DeadlineExceeded: it has expired; definite.
+            OutcomeUnknown: no answer in time; it is cancelled, as far as that can be known.
+                Ask again with the same request id to know. Not definite.
+            InvalidRequest, PayloadTooLarge, UnknownModel, RequestIdConflict: definite.
+            NoLeader, Overloaded, QuotaExceeded, NoSpace, Draining: each try met that until
+                the time was over, and nothing was done; definite.
+        """
+        engine = self._engine or self._running()
+        submission, is_single = await self._submission(
+            model, inputs, version, request_id, timeout_s, priority, parameters, traceparent
+        )
+        ask = Ask(engine.future(), submission.request_id, submission)
+        result: Result = await engine.wait(ask, self._limit_s(timeout_s), is_cancelled_late=True)
+        result.is_single = is_single
+        return result
+
+    async def submit(
+        self,
+        model: str,
+        inputs: Inputs,
+        *,
+        version: str = "",
+        request_id: str = "",
+        timeout_s: float | None = None,
+        priority: int | None = None,
+        parameters: bytes | Mapping[str, Any] = b"",
+        traceparent: str = "",
+    ) -> Ticket:
+        """Have a request taken in; return its ticket once it is durable.
+
+            ticket = await client.submit("echo", {"text": "hello"})
+            result = await ticket.result()
+
+        Args:
+            model, inputs, version, request_id, timeout_s, priority, parameters, traceparent:
+                see `infer`.
+
+        Raises:
+            OutcomeUnknown: no answer in time; it may have been taken in. Ask again with the
+                same request id. Not definite.
+            RaftbatchError: as `infer`, but for what becomes of it later.
+        """
+        engine = self._engine or self._running()
+        submission, is_single = await self._submission(
+            model, inputs, version, request_id, timeout_s, priority, parameters, traceparent
+        )
+        submission.want = pb.WANT_TICKET
+        ask = Ask(engine.future(), submission.request_id, submission)
+        index: int = await engine.wait(ask, self._options.patience_s, is_cancelled_late=False)
+        return Ticket(self, submission.request_id, index, is_single=is_single)
+
+    def ticket(self, request_id: str, index: int = 0) -> Ticket:
+        """Return the ticket of a request that was taken in before, by this or another client.
+
+        Args:
+            request_id: of the request.
+            index: of its ticket, where it is known: then any node can answer.
+        """
+        return Ticket(self, request_id, index)
+
+    async def cancel(self, request_id: str) -> bool:
+        """Cancel a request; return True if it is, False if it had an outcome before.
+
+        One that nobody knows is remembered: should it come, it is cancelled.
+
+        Raises:
+            RaftbatchError: it was refused; definite.
+        """
+        return await self._running().cancel(request_id)
+
+    async def map(
+        self,
+        model: str,
+        items: Iterable[Inputs],
+        *,
+        in_flight: int = 256,
+        return_errors: bool = False,
+        progress: bool = False,
+        version: str = "",
+        timeout_s: float | None = None,
+        priority: int | None = None,
+        parameters: bytes | Mapping[str, Any] = b"",
+    ) -> AsyncGenerator[Any, None]:
+        """Run many requests; yield their results in the order of the items.
+
+            async for result in client.map("echo", ["a", "b", "c"]):
+                print(result.value)
+
+        Args:
+            model, version, timeout_s, priority, parameters: see `infer`.
+            items: the inputs of each; taken as there is room, so it may be endless.
+            in_flight: requests that are under way at most.
+            return_errors: yield errors in the place of results, rather than to raise the
+                first and cancel what is under way.
+            progress: show a bar, where standard error is a terminal.
+
+        Raises:
+            RaftbatchError: see `infer`.
+        """
+
+        def call(item: Inputs) -> Coroutine[Any, Any, Result]:
+            return self.infer(
+                model,
+                item,
+                version=version,
+                timeout_s=timeout_s,
+                priority=priority,
+                parameters=parameters,
+            )
+
+        with Progress(progress, items) as bar:
+            async with aclosing(run_all(call, items, in_flight, return_errors)) as results:
+                async for result in results:
+                    bar.advance()
+                    yield result
+
+    async def models(self) -> list[model_pb2.Model]:
+        """Return the model versions and their settings, as the leader knows them.
+
+        Raises:
+            RaftbatchError: nobody answers.
+        """
+        link = await self._running().link(self._options.patience_s)
+        return list((await link.models("")).models)
+
+    async def close(self) -> None:
+        """End it: what is to be acknowledged is, within `close_timeout_s`. Harmless when repeated.
+
+        Calls that wait for an answer get `outcome_unknown`; their requests go on.
+        """
+        if self._engine is not None and self._process == process_id():
+            await self._engine.close()
+            await self._models.close()
+
+    async def _result(self, ticket: Ticket, timeout_s: float | None) -> Result:
+        engine = self._engine or self._running()
+        ask = Ask(engine.future(), ticket.request_id, index=ticket.index)
+        limit_s = self._options.patience_s if timeout_s is None else timeout_s
+        found: Result = await engine.wait(ask, limit_s, is_cancelled_late=False)
+        return found
+
+    def _running(self) -> Engine:
+        loop = asyncio.get_running_loop()
+        if self._process != process_id():
+            raise InvalidRequest("the client was made before a fork: make one in each process")
+        if self._engine is None:
+            self._engine = Engine(self._nodes, self._options)
+            self._loop = loop
+        elif self._loop is not loop:
+            raise InvalidRequest("the client is used on another event loop: make one for each")
+        return self._engine
+
+    def _limit_s(self, timeout_s: float | None) -> float | None:
+        return self._options.patience_s if timeout_s is None else timeout_s + _GRACE_S
+
+    async def _submission(
+        self,
+        model: str,
+        inputs: Inputs,
+        version: str,
+        request_id: str,
+        timeout_s: float | None,
+        priority: int | None,
+        parameters: bytes | Mapping[str, Any],
+        traceparent: str,
+    ) -> tuple[pb.Submission, bool]:
+        """Return a request as it is sent, and whether its inputs have no batch axis."""
+        if timeout_s is not None and not timeout_s > 0:
+            raise InvalidRequest(f"timeout_s is {timeout_s}: it must be above 0")
+        encoder = self._models.known(model, version)
+        if encoder is None:
+            limit_s = self._limit_s(timeout_s)
+            try:
+                async with asyncio.timeout(limit_s):
+                    encoder = await self._models.look_up(self._running(), model, version)
+            except TimeoutError:
+                raise NoLeader(f"no node has told of {model} within {limit_s} s") from None
+        encoded = encoder.encode(inputs)
+        submission = pb.Submission(
+            request_id=request_id or new_request_id(),
+            model=model,
+            signature=encoded.signature,
+            rows=encoded.rows,
+            payload=encoded.payload,
+        )
+        if version:
+            submission.version = version
+        if timeout_s is not None:
+            submission.timeout_ms = ceil(timeout_s * 1000)
+        if traceparent:
+            submission.traceparent = traceparent
+        if priority is not None:
+            submission.priority = priority
+        if parameters:
+            submission.parameters = encode_parameters(parameters)
+        return submission, encoded.is_single
+
+
+class Ticket:
+    """The receipt of a request that is taken in: it has its outcome one day, whoever dies.
+
+    Args:
+        client: that asks for the outcome.
+        request_id: of the request.
+        index: of the log entry that admitted it; 0: it is not known, or there is none.
+        is_single: whether its inputs had no batch axis.
+
+    Attributes:
+        request_id: of the request.
+        index: of the log entry. Both together find the outcome from any process, by
+            `AsyncClient.ticket`.
+    """
+
+    __slots__ = ("_client", "_found", "_is_single", "index", "request_id")
+
+    def __init__(
+        self, client: AsyncClient, request_id: str, index: int, *, is_single: bool = False
+    ) -> None:
+        self.request_id = request_id
+        self.index = index
+        self._client = client
+        self._is_single = is_single
+        self._found: Result | None = None
+
+    def __repr__(self) -> str:
+        """Return both names."""
+        return f"Ticket({self.request_id}, index={self.index})"
+
+    async def result(self, *, timeout_s: float | None = None) -> Result:
+        """Wait for the outcome; return the outputs. To cancel the await ends nothing else.
+
+        Args:
+            timeout_s: how long to wait; None: the client's `patience_s`.
+
+        Raises:
+            RequestFailed, RequestCancelled, DeadlineExceeded: the outcome; definite.
+            UnknownRequest: there is no such request; definite.
+            OutcomeForgotten: it had an outcome, which somebody has read, or whose retention
+                is over; definite.
+            OutcomeUnknown: none in time; it goes on. Not definite.
+        """
+        if self._found is None:
+            self._found = await self._client._result(self, timeout_s)
+            self._found.is_single = self._is_single
+        return self._found
+
+    async def cancel(self) -> bool:
+        """Cancel it. See `AsyncClient.cancel`."""
+        return await self._client.cancel(self.request_id)

@@ -1,0 +1,232 @@
+"""What is said in the background, many at once: outcomes that were read, and cancels.
+
+Nobody's request waits for it. What a node does not take is said again, to the next: both
+are harmless to repeat.
+
+What lives here: which ids are to be said, and what became of it. What must never live
+here: whom to say it to (`engine`). Called by: `engine`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from raftbatch.client.asks import pause_s
+from raftbatch.client.failures import of_message
+from raftbatch.errors import InvalidRequest, OutcomeUnknown, RaftbatchError
+from raftbatch.v1 import gateway_pb2 as pb
+
+NAMES_MAX = 4096
+"""Of one message: the protocol's bound."""
+
+_ENOUGH = 256  # acknowledgements that are worth a message of their own
+_SOON_S = 0.05  # fewer wait so long for others
+_HELD_MAX = 1 << 17  # beyond that the oldest is left to its retention
+
+RETRIED = (
+    "not_leader",
+    "no_leader",
+    "draining",
+    "overloaded",
+    "quota_exceeded",
+    "no_space",
+)
+"""Definite errors that another try may not meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Ids of one message.
+
+    Attributes:
+        is_cancel: they are cancelled; else they are acknowledged.
+        request_ids: which.
+    """
+
+    is_cancel: bool
+    request_ids: tuple[str, ...]
+
+
+class Background:
+    """See the module's docstring.
+
+    Args:
+        wake: called when there is something to say.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._read: dict[str, None] = {}
+        self._cancels: dict[str, None] = {}
+        self._cancelled: dict[str, asyncio.Future[bool]] = {}  # who waits to hear
+        self._owed = 0  # ids that a node is about to answer for
+        self._attempts = 0
+        self._is_due = False
+        self._is_pausing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.Future[None] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be said now."""
+        return not self._is_pausing and bool(self._cancels or (self._is_due and self._read))
+
+    def acknowledge(self, request_id: str) -> None:
+        """Say soon that an outcome was read."""
+        read = self._read
+        read[request_id] = None
+        if len(read) >= _ENOUGH:
+            if len(read) > _HELD_MAX:
+                del read[next(iter(read))]
+            if not self._is_due:
+                self._due()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SOON_S, self._due)
+
+    def cancel(self, request_id: str) -> asyncio.Future[bool]:
+        """Cancel a request; the future tells whether it is cancelled: else it had an outcome."""
+        future = self._cancelled.get(request_id)
+        if future is None:
+            future = asyncio.get_running_loop().create_future()
+            self._cancelled[request_id] = future
+            self._cancels[request_id] = None
+            if not self._is_pausing:
+                self._wake()
+        return future
+
+    def take(self) -> list[Control]:
+        """Return what is to be said now; it is owed from then on."""
+        controls = []
+        if self._cancels:
+            controls.append(Control(True, _taken(self._cancels)))
+        if self._read and self._is_due:
+            controls.append(Control(False, _taken(self._read)))
+            self._is_due = bool(self._read)
+        self._owed += sum(len(control.request_ids) for control in controls)
+        return controls
+
+    def cancelled(
+        self, control: Control, results: Sequence[pb.CancelResult]
+    ) -> RaftbatchError | None:
+        """Take in what became of cancels; return an error that says where to go, if any."""
+        again: list[str] = []
+        error = None
+        for request_id, result in zip(control.request_ids, results, strict=True):
+            if result.HasField("error"):
+                found = of_message(result.error)
+                if _is_retried(found):
+                    again.append(request_id)
+                    error = found
+                else:
+                    self._tell(request_id, found)
+            else:
+                # Nobody is to read that outcome, so it may go; an id to remember has none.
+                if result.state != pb.CANCEL_STATE_REMEMBERED:
+                    self.acknowledge(request_id)
+                self._tell(request_id, result.state != pb.CANCEL_STATE_ENDED)
+        self._settled(control, again, error)
+        return error
+
+    def acknowledged(
+        self, control: Control, results: Sequence[pb.AcknowledgeResult]
+    ) -> RaftbatchError | None:
+        """Take in what became of acknowledgements; return an error, as `cancelled`."""
+        again: list[str] = []
+        error = None
+        for request_id, result in zip(control.request_ids, results, strict=False):
+            if result.HasField("error") and _is_retried(of_message(result.error)):
+                again.append(request_id)
+                error = of_message(result.error)
+        self._settled(control, again, error)
+        return error
+
+    def failed(self, control: Control, error: RaftbatchError) -> None:
+        """Take in that nobody knows what became of it, or that it was refused."""
+        if _is_retried(error):
+            self._settled(control, control.request_ids, error)
+            return
+        for request_id in control.request_ids if control.is_cancel else ():
+            self._tell(request_id, error)
+        self._settled(control, (), None)
+
+    def give_up(self, error: RaftbatchError) -> None:
+        """Say nothing of what is to be said now: there is nobody to say it to."""
+        cancels = _taken(self._cancels)
+        for request_id in cancels:
+            self._tell(request_id, error)
+
+    async def said(self) -> None:
+        """Return when all is said and answered."""
+        self._due()
+        if self._is_idle:
+            return
+        self._idle = asyncio.get_running_loop().create_future()
+        await self._idle
+
+    def close(self) -> None:
+        """Say nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._cancelled = self._cancelled, {}
+        for request_id, future in waiting.items():
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"closed before {request_id} was cancelled"))
+                future.exception()  # as below
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._read and not self._cancels and not self._owed
+
+    def _settled(
+        self, control: Control, again: Sequence[str], error: RaftbatchError | None
+    ) -> None:
+        """Take in that a message is answered; what is left of it is said again after a pause."""
+        self._owed -= len(control.request_ids)
+        target = self._cancels if control.is_cancel else self._read
+        target.update(dict.fromkeys(again))
+        if again:
+            self._attempts += 1
+            self._is_pausing = True
+            if self._timer is not None:
+                self._timer.cancel()
+            pause = pause_s(self._attempts, error.retry_after_ms if error is not None else 0)
+            self._timer = asyncio.get_running_loop().call_later(pause, self._due)
+        else:
+            self._attempts = 0
+        if self._idle is not None and not self._idle.done() and self._is_idle:
+            self._idle.set_result(None)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._is_due = True
+        self._is_pausing = False
+        if self._read or self._cancels:
+            self._wake()
+
+    def _tell(self, request_id: str, answer: bool | RaftbatchError) -> None:
+        future = self._cancelled.pop(request_id, None)
+        if future is None or future.done():
+            return
+        if isinstance(answer, bool):
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)
+            future.exception()  # whoever waits hears of it; where nobody does, nobody is to
+
+
+def _is_retried(error: RaftbatchError) -> bool:
+    return (not error.definite or error.slug in RETRIED) and not isinstance(error, InvalidRequest)
+
+
+def _taken(ids: dict[str, None]) -> tuple[str, ...]:
+    """Take the first ids out, as many as a message may hold."""
+    if len(ids) <= NAMES_MAX:
+        found = tuple(ids)
+        ids.clear()
+        return found
+    found = tuple(ids)[:NAMES_MAX]
+    for each in found:
+        del ids[each]
+    return found

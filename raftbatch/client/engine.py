@@ -1,0 +1,399 @@
+"""Requests on their way: grouped, sent to the leader, asked for again wherever that is needed.
+
+    ask -> ready -> one message, with all that is ready -> leader's link -> answer -> future
+             ^ refused, or nobody knows: the same request id, after a pause, or elsewhere at once
+
+Whoever asks has a future, and it is given one answer. A request keeps its id and its bytes
+for every try, so it is never run twice; and it stays here until it is answered, so it is
+never lost. A link that leads no more is kept until it owes nothing. What breaks with
+answers owed is asked for on the next link.
+
+What lives here: whom to ask, and what an error means. What must never live here: gRPC
+(`link`), inputs and results. Called by: `aio`. One event loop; one task while it looks for
+the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from raftbatch.client.asks import Ask, Ready, pause_s
+from raftbatch.client.background import RETRIED, Background
+from raftbatch.client.failures import of_message
+from raftbatch.client.link import Link
+from raftbatch.client.nodes import Nodes
+from raftbatch.client.options import ClientOptions
+from raftbatch.client.results import of_outcome
+from raftbatch.errors import NoLeader, OutcomeUnknown, Overloaded, RaftbatchError
+from raftbatch.v1 import gateway_pb2 as pb
+
+
+class Engine:
+    """See the module's docstring.
+
+    Args:
+        nodes: whom to ask.
+        options: of the client.
+
+    Attributes:
+        pending: calls that wait for an answer.
+    """
+
+    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
+        self.pending = 0
+        self._nodes = nodes
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._ready = Ready()
+        self._background = Background(self._wake)
+        self._number = 0
+        self._link: Link | None = None  # where new requests go
+        self._links: dict[Link, None] = {}  # all that are open
+        self._finding: asyncio.Task[None] | None = None
+        self._ending: dict[asyncio.Task[None], None] = {}
+        self._timers: dict[asyncio.TimerHandle, Callable[[], None]] = {}
+        self._waiters: list[asyncio.Future[None]] = []  # for a link
+        self._is_closed = False
+        self._is_over = False
+
+    # What the client asks.
+
+    async def wait(self, ask: Ask, limit_s: float | None, *, is_cancelled_late: bool) -> Any:
+        """Ask, and return the answer.
+
+        Args:
+            ask: what for.
+            limit_s: how long to wait; None: for ever.
+            is_cancelled_late: whether the request is cancelled when the wait is over.
+
+        Raises:
+            RaftbatchError: the answer is one; `outcome_unknown` where there is none in time.
+        """
+        self._check_open()
+        if self.pending >= self._options.pending_max:
+            raise Overloaded(f"{self.pending} calls are under way in this client already")
+        if limit_s is not None:
+            late = partial(self._late, ask, limit_s, is_cancelled_late)
+            ask.timer = self._loop.call_later(limit_s, late)
+        self._ready.put(ask)
+        self._wake()
+        self.pending += 1
+        try:
+            return await ask.answer
+        except asyncio.CancelledError:
+            self._abandon(ask, is_cancelled=ask.submission is not None)
+            raise
+        finally:
+            self.pending -= 1
+            if ask.timer is not None:
+                ask.timer.cancel()
+
+    def future(self) -> asyncio.Future[Any]:
+        """Return a future for an answer."""
+        return self._loop.create_future()
+
+    async def pause(self, duration_s: float) -> None:
+        """Wait for so long, or until the client is closed."""
+        over: asyncio.Future[None] = self._loop.create_future()
+        self._call_later(duration_s, partial(_end_pause, over))
+        await over
+
+    async def cancel(self, request_id: str) -> bool:
+        """Cancel a request; return whether it is, or had an outcome before.
+
+        Raises:
+            OutcomeUnknown: nobody has said so in time; it is tried all the same.
+            RaftbatchError: it was refused; definite.
+        """
+        self._check_open()
+        limit_s = self._options.patience_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await asyncio.shield(self._background.cancel(request_id))
+        except TimeoutError:
+            raise OutcomeUnknown(f"nobody has cancelled {request_id} within {limit_s} s") from None
+
+    async def link(self, limit_s: float | None) -> Link:
+        """Return a link to whoever leads, once there is one.
+
+        Raises:
+            NoLeader: there is none in time; definite.
+        """
+        self._check_open()
+        try:
+            async with asyncio.timeout(limit_s):
+                while (link := self._link) is None:
+                    self._find()
+                    found = self.future()
+                    self._waiters.append(found)
+                    await found
+                    self._check_open()
+                    if not self._nodes.has_met:
+                        raise self._nodes.nobody()
+        except TimeoutError:
+            raise NoLeader("no node that leads was found in time") from None
+        return link
+
+    def acknowledge(self, request_id: str) -> None:
+        """Say in the background that an outcome was read."""
+        self._background.acknowledge(request_id)
+
+    async def close(self) -> None:
+        """Say what is left to say, within a bound, and end all. Harmless when called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        closed = "the client was closed meanwhile"
+        timers, self._timers = self._timers, {}
+        for timer, call in timers.items():
+            timer.cancel()
+            call()  # what was to be asked for later is ready now, and ends with the rest
+        for ask in [
+            *self._ready.take(),
+            *(ask for link in self._links for ask in link.asks.values()),
+        ]:
+            ask.fail(OutcomeUnknown(f"{closed}: ask again with the same request id"))
+        try:
+            async with asyncio.timeout(self._options.close_timeout_s):
+                if self._nodes.has_met:
+                    await self._background.said()
+        except TimeoutError:
+            pass  # the requests' outcomes go when their retention is over
+        self._is_over = True
+        self._background.close()
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+        self._link = None
+        for link in list(self._links):
+            self._end(link)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise NoLeader("the client is closed: make another")
+
+    def _late(self, ask: Ask, limit_s: float, is_cancelled: bool) -> None:
+        """End a wait that has lasted long enough."""
+        if ask.answer.done():
+            return
+        if ask.submission is None or ask.is_lost or ask.link is not None:
+            what = "it is cancelled" if is_cancelled else "it goes on"
+            unknown = f"{ask.request_id} has no answer within {limit_s:g} s, and {what}"
+            error: RaftbatchError = OutcomeUnknown(unknown)
+        else:  # it was never sent, or refused each time: nothing was done
+            error = ask.said or NoLeader(f"no node took it within {limit_s:g} s")
+        self._abandon(ask, is_cancelled=is_cancelled)
+        ask.fail(error)
+
+    def _abandon(self, ask: Ask, *, is_cancelled: bool) -> None:
+        """Want an answer no more."""
+        was_sent = ask.is_lost or ask.link is not None
+        if ask.link is not None:
+            ask.link.drop(ask.number)
+            if ask.link is not self._link:
+                self._end_if_idle(ask.link)
+            ask.link = None
+        if is_cancelled and was_sent and not self._is_closed:
+            self._background.cancel(ask.request_id)
+
+    # What links ask and tell.
+
+    def next_message(self, link: Link) -> pb.SessionRequest | None:
+        """Return what is to be said on a link: on the leader's, all that is ready."""
+        is_leading = link is self._link
+        has_more = bool(self._ready) or self._background.is_due
+        if not link.dropped and not (is_leading and has_more):
+            return None
+        request = pb.SessionRequest(tenant=self._options.tenant, dropped=link.dropped)
+        link.dropped.clear()
+        if is_leading:
+            self._number = self._ready.fill(request, link, self._number)
+            if self._background.is_due:
+                for control in self._background.take():
+                    self._number += 1
+                    link.controls[self._number] = control
+                    names = request.cancels if control.is_cancel else request.acknowledgements
+                    names.add(number=self._number, request_ids=control.request_ids)
+        return request if request.ByteSize() else None
+
+    def heard(self, link: Link, reply: pb.SessionReply) -> None:
+        """Give answers to whom they belong."""
+        asks = link.asks
+        acknowledges = self._options.acknowledges
+        for outcome in reply.outcomes:
+            ask = asks.pop(outcome.number, None)
+            if ask is None or ask.answer.done():
+                continue  # it is not wanted any more
+            of_outcome(ask, outcome)
+            if acknowledges:
+                self._background.acknowledge(ask.request_id)
+        tickets = reply.tickets
+        for number, index in zip(tickets.numbers, tickets.indexes, strict=True):
+            ask = asks.pop(number, None)
+            if ask is not None and not ask.answer.done():
+                ask.answer.set_result(index)
+        for error in reply.errors:
+            self._refused(link, error)
+        for cancelled in reply.cancelled:
+            control = link.controls.pop(cancelled.number, None)
+            if control is not None:
+                self._elsewhere(link, self._background.cancelled(control, cancelled.results))
+        for acknowledged in reply.acknowledged:
+            control = link.controls.pop(acknowledged.number, None)
+            if control is not None:
+                self._elsewhere(link, self._background.acknowledged(control, acknowledged.results))
+        if link is not self._link:
+            self._end_if_idle(link)
+        elif self._ready:
+            link.wake()  # there is room again
+
+    def lost(self, link: Link, error: RaftbatchError) -> None:
+        """Ask for all that is owed on the next link: the requests go on, wherever they are."""
+        was_leading = link is self._link
+        if was_leading:
+            self._link = None
+        # What ends in good order (`draining`, `overloaded`) has still been taken, perhaps.
+        asks = list(link.asks.values())
+        controls = list(link.controls.values())
+        link.asks.clear()
+        link.controls.clear()
+        self._end(link)
+        for control in controls:
+            self._background.failed(control, OutcomeUnknown(error.message))
+        for ask in asks:
+            ask.is_lost = True
+        if error.slug == Overloaded.slug:
+            self._later(asks, error)
+        else:
+            self._again(asks)
+
+    def learned(self, reply: pb.NodesReply) -> None:
+        """Take in who the nodes are."""
+        self._nodes.learned(reply)
+
+    # What becomes of it.
+
+    def _refused(self, link: Link, message: pb.SessionError) -> None:
+        """Take in an error: it is the answer, or the answer is elsewhere, or later."""
+        error = of_message(message.error)
+        is_final = error.definite and error.slug not in RETRIED
+        asks: list[Ask] = []
+        for number in message.numbers:
+            control = link.controls.pop(number, None)
+            if control is not None:
+                self._background.failed(control, error)
+                continue
+            ask = link.asks.pop(number, None)
+            if ask is None or ask.answer.done():
+                continue
+            ask.link = None
+            ask.said = error
+            ask.is_lost = ask.is_lost or not error.definite
+            if is_final:
+                ask.fail(error)
+            else:
+                ask.attempts += 1
+                asks.append(ask)
+        moved = self._elsewhere(link, error)
+        if moved and error.leader not in ("", link.address):
+            self._again(asks)
+        elif asks:
+            self._later(asks, error)
+
+    def _elsewhere(self, link: Link, error: RaftbatchError | None) -> bool:
+        """Leave a link whose node does not lead; return whether the error says that it does not."""
+        if error is None or error.slug not in ("not_leader", "no_leader", "draining"):
+            return False
+        if link is self._link:
+            self._link = None
+            self._nodes.leader = error.leader if error.leader != link.address else ""
+            self._end_if_idle(link)
+            self._wake()
+        return True
+
+    def _again(self, asks: Sequence[Ask]) -> None:
+        """Ask for these before all others, in their order."""
+        self._ready.put_first(asks)
+        self._wake()
+
+    def _later(self, asks: Sequence[Ask], error: RaftbatchError) -> None:
+        """Ask for these after a pause."""
+        for ask in asks:
+            ask.link = None
+        attempts = max((ask.attempts for ask in asks), default=1) or 1
+        self._call_later(pause_s(attempts, error.retry_after_ms), partial(self._again, asks))
+
+    def _call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers.pop(timer, None)
+            call()
+
+        timer = self._loop.call_later(delay_s, run)
+        self._timers[timer] = call
+
+    # Links.
+
+    def _wake(self) -> None:
+        """Let what is ready be said, by whoever leads."""
+        if self._link is not None:
+            self._link.wake()
+        else:
+            self._find()
+
+    def _find(self) -> None:
+        if self._finding is None and not self._is_over:
+            self._finding = self._loop.create_task(self._search())
+            self._finding.add_done_callback(self._found)
+
+    def _found(self, task: asyncio.Task[None]) -> None:
+        self._finding = None
+        waiters, self._waiters = self._waiters, []
+        for each in waiters:
+            _end_pause(each)
+        if not task.cancelled():
+            task.result()  # else what nobody meant would be lost
+
+    async def _search(self) -> None:
+        """Look for the leader until one is found: for ever, once any node has answered."""
+        began = self._loop.time()
+        attempts = 0
+        while True:
+            link = await self._nodes.find(self)
+            if link is not None:
+                self._links[link] = None
+                self._link = link
+                link.start()
+                return
+            if self._nodes.has_met and not self._has_work():
+                return
+            attempts += 1
+            limit_s = self._options.connect_timeout_s
+            if not self._nodes.has_met and self._loop.time() - began >= limit_s:
+                error = self._nodes.nobody()
+                for ask in self._ready.take():
+                    ask.fail(error)
+                self._background.give_up(error)
+                return
+            await self.pause(pause_s(attempts))
+
+    def _has_work(self) -> bool:
+        return bool(self._ready or self._waiters) or self._background.is_due
+
+    def _end_if_idle(self, link: Link) -> None:
+        if not link.owes and link in self._links:
+            self._end(link)
+
+    def _end(self, link: Link) -> None:
+        self._links.pop(link, None)
+        task = self._loop.create_task(link.close())
+        self._ending[task] = None
+        task.add_done_callback(lambda task: self._ending.pop(task, None))
+
+
+def _end_pause(pause: asyncio.Future[None]) -> None:
+    if not pause.done():
+        pause.set_result(None)

@@ -1,0 +1,276 @@
+"""One session with one node: a stream, what is owed on it, and the two tasks that it takes.
+
+What lives here: gRPC, opening and closing. What must never live here: what is asked, or
+what an answer means (`engine`). Called by: `engine`, `nodes`. Tasks: one reads, one writes;
+both end with the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from raftbatch.client.asks import Ask
+from raftbatch.client.background import Control
+from raftbatch.client.failures import of_call
+from raftbatch.client.options import TLS
+from raftbatch.errors import NoLeader, OutcomeUnknown, RaftbatchError
+from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1.gateway_pb2_grpc import GatewayStub
+
+T = TypeVar("T")
+
+OPEN_S = 2.0
+"""No node takes so long to say who it is: it is gone, or stands still."""
+
+_PROBE_S = 2.0
+_LEADERLESS_MAX = 2  # probes in succession that find a node without a leader: it is cut off
+
+_OPTIONS = [
+    # What a node may say in one message is bounded by the node.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A connection of its own, that ends with the channel, and no back-off but the client's.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+]
+
+
+class Owner(Protocol):
+    """Who decides what is said on links, and is told what is heard."""
+
+    def next_message(self, link: Link) -> pb.SessionRequest | None:
+        """Return what is to be said now; None: nothing."""
+        ...
+
+    def heard(self, link: Link, reply: pb.SessionReply) -> None:
+        """Take in what a node says."""
+        ...
+
+    def lost(self, link: Link, error: RaftbatchError) -> None:
+        """Take in that a link has ended, though something may be owed on it."""
+        ...
+
+    def learned(self, reply: pb.NodesReply) -> None:
+        """Take in who the nodes are."""
+        ...
+
+
+class Link:
+    """See the module's docstring. Made by `open_link`.
+
+    Args:
+        owner: who is told.
+        address: of the node.
+        channel: to it, which ends with the link.
+        call: the stream.
+        opened: what the node said of itself.
+
+    Attributes:
+        asks: what is owed, by number.
+        controls: the same, of what is said in the background.
+        dropped: numbers whose answers are not wanted any more, and the node is to be told.
+    """
+
+    def __init__(
+        self, owner: Owner, address: str, channel: grpc.aio.Channel, call: Any, opened: pb.Opened
+    ) -> None:
+        self.address = address
+        self.opened = opened
+        self.asks: dict[int, Ask] = {}
+        self.controls: dict[int, Control] = {}
+        self.dropped: list[int] = []
+        self._owner = owner
+        self._channel = channel
+        self._call = call
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_heard = True
+        self._leaderless = 0
+        self._is_over = False
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is missing."""
+        return bool(self.asks or self.controls)
+
+    def start(self) -> None:
+        """Begin to say what there is to say, and to hear."""
+        for call in (self._read(), self._write(), self._probe()):
+            self._start(call)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the owner be asked what is to be said, in the loop's next turn."""
+        self._wake.set()
+
+    def drop(self, number: int) -> None:
+        """Ask for that answer no more."""
+        if self.asks.pop(number, None) is not None:
+            self.dropped.append(number)
+            self._wake.set()
+
+    async def models(self, name: str) -> pb.ModelsReply:
+        """Return the versions of a model, as far as the node knows.
+
+        Raises:
+            RaftbatchError: it does not answer.
+        """
+        return await self._call_of(GatewayStub(self._channel).Models(pb.ModelsRequest(name=name)))
+
+    async def close(self) -> None:
+        """End it, whatever is owed."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _close(self._channel, self._call)
+
+    def _start(self, call: Any) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(call)
+        self._tasks.append(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Take in that a task is over; an exception that nobody meant is shown, not lost."""
+        if task.cancelled() or self._is_over:
+            return
+        if task in self._tasks:
+            self._tasks.remove(task)
+        error = task.exception()
+        if error is not None:
+            context = {"message": "a session of raftbatch failed", "exception": error}
+            task.get_loop().call_exception_handler(context)
+            self._lost(OutcomeUnknown(f"the session with {self.address} failed: {error!r}"))
+
+    def _lost(self, error: RaftbatchError) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._owner.lost(self, error)
+
+    async def _read(self) -> None:
+        error: RaftbatchError = OutcomeUnknown(f"{self.address} has ended the session")
+        try:
+            while True:
+                reply: Any = await self._call.read()
+                if reply is grpc.aio.EOF:
+                    break
+                self._has_heard = True
+                self._owner.heard(self, reply)
+        except grpc.aio.AioRpcError as broken:
+            error = of_call(self.address, broken)
+        self._lost(error)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (message := self._owner.next_message(self)) is not None:
+                    await self._call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the stream is over: whoever reads hears why
+
+    async def _probe(self) -> None:
+        """Find out who the nodes are; and, where one owes and is silent, whether it is there.
+
+        A node that stands still, or that is cut off from the others, keeps its connections.
+        """
+        while True:
+            try:
+                await self._ask_for_nodes()
+            except RaftbatchError as error:
+                if self.owes and not self._has_heard:
+                    self._lost(error)
+                    return
+            self._has_heard = False
+            await self._pause()
+            while self._has_heard or not self.owes:
+                self._has_heard = False
+                await self._pause()
+
+    async def _call_of(self, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(OPEN_S):
+                return await call
+        except TimeoutError:
+            raise OutcomeUnknown(f"{self.address} does not answer") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_over or task is None or task.cancelling():
+                raise
+            raise OutcomeUnknown(f"the session with {self.address} has ended") from None
+        except grpc.aio.AioRpcError as error:
+            raise of_call(self.address, error) from None
+
+    async def _ask_for_nodes(self) -> None:
+        nodes: Awaitable[pb.NodesReply] = GatewayStub(self._channel).Nodes(pb.NodesRequest())
+        reply = await self._call_of(nodes)
+        self._leaderless = 0 if reply.leader_id else self._leaderless + 1
+        self._owner.learned(reply)
+        if self._leaderless > _LEADERLESS_MAX:
+            raise OutcomeUnknown(f"{self.address} is cut off from the cluster")
+
+    async def _pause(self) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._timer = over.get_loop().call_later(_PROBE_S, partial(_set, over))
+        await over
+
+
+async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "") -> Link:
+    """Open a session with a node. Nothing is asked of it yet.
+
+    Args:
+        owner: of the link.
+        address: of the node.
+        tls: certificates; None: without.
+        name: that the node's certificate bears; empty: its host's.
+
+    Raises:
+        RaftbatchError: it does not answer, or refuses; nothing was done.
+    """
+    channel = _channel(address, tls, name)
+    call: Any = GatewayStub(channel).Session()
+    link: Link | None = None
+    try:
+        async with asyncio.timeout(OPEN_S):
+            reply = await call.read()
+        if reply is grpc.aio.EOF or not reply.HasField("opened"):
+            raise NoLeader(f"{address} does not say who it is: it is no node of raftbatch")
+        link = Link(owner, address, channel, call, reply.opened)
+    except TimeoutError:
+        raise NoLeader(f"{address} does not answer within {OPEN_S:g} s") from None
+    except grpc.aio.AioRpcError as error:
+        raise of_call(address, error) from None
+    finally:
+        if link is None:
+            await _close(channel, call)
+    return link
+
+
+def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
+    if tls is None:
+        return grpc.aio.insecure_channel(address, options=_OPTIONS)
+    credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+    options = [*_OPTIONS, *([("grpc.ssl_target_name_override", name)] if name else [])]
+    return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+async def _close(channel: grpc.aio.Channel, call: Any) -> None:
+    call.cancel()
+    await channel.close()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,118 @@
+"""Who the nodes are, who is believed to lead, and the search for whoever does.
+
+What lives here: addresses, and one round of asking them. What must never live here: what
+is asked of the leader (`engine`). Called by: `engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raftbatch.client.link import Link, Owner, open_link
+from raftbatch.client.options import TLS
+from raftbatch.errors import InvalidRequest, NoLeader, RaftbatchError
+from raftbatch.ids import is_address
+from raftbatch.v1 import gateway_pb2 as pb
+
+_HOPS_MAX = 8  # each node may name another, once
+
+
+class Nodes:
+    """See the module's docstring.
+
+    Args:
+        addresses: client addresses that are known at the start, `host:port`; one is
+            enough, if that node is up.
+        tls: certificates; None: without.
+
+    Attributes:
+        leader: who is believed to lead; empty: nobody.
+        has_met: whether any node has ever answered.
+
+    Raises:
+        InvalidRequest: there is none, or one is no address; definite.
+    """
+
+    def __init__(self, addresses: Sequence[str], tls: TLS | None) -> None:
+        wrong = [each for each in addresses if not is_address(each)]
+        if wrong or not addresses:
+            raise InvalidRequest(
+                f"{wrong[0]!r} is not host:port" if wrong else "name a node: its host:port"
+            )
+        self._named = list(dict.fromkeys(addresses))
+        self._told: list[str] = []
+        self._names = dict(tls.names) if tls is not None else {}
+        self._tls = tls
+        self._said: dict[str, str] = {}
+        self._turn = 0
+        self.leader = ""
+        self.has_met = False
+
+    @property
+    def addresses(self) -> list[str]:
+        """All that are known, those that nodes have told first."""
+        return list(dict.fromkeys([*self._told, *self._named]))
+
+    def learned(self, reply: pb.NodesReply) -> None:
+        """Take in who the nodes are, as one of them tells it."""
+        self._told = [each.address for each in reply.nodes if is_address(each.address)]
+        for each in reply.nodes:
+            self._names[each.address] = each.node_id
+            if each.node_id == reply.leader_id and not self.leader:
+                self.leader = each.address
+
+    async def find(self, owner: Owner) -> Link | None:
+        """Ask each node once, those first that are said to lead; return whoever leads.
+
+        Where nobody says who does, whoever answered first: it takes requests as soon as
+        it leads, and says where to go as soon as it knows. None: nobody answers.
+        """
+        waiting = self._order()
+        tried: list[str] = []
+        spare: Link | None = None
+        try:
+            while waiting and len(tried) < len(self.addresses) + _HOPS_MAX:
+                address = waiting.pop(0)
+                if address in tried:
+                    continue
+                tried.append(address)
+                try:
+                    link = await open_link(owner, address, self._tls, self._names.get(address, ""))
+                except RaftbatchError as error:
+                    self._said[address] = error.message
+                    if address == self.leader:
+                        self.leader = ""
+                    continue
+                self.has_met = True
+                hint = link.opened.leader
+                if hint == address:
+                    self.leader = address
+                    return link
+                if hint and hint not in tried:
+                    waiting.insert(0, hint)
+                if spare is None and not hint:
+                    spare = link
+                else:
+                    await link.close()
+            found, spare = spare, None
+            return found
+        finally:
+            if spare is not None:
+                await spare.close()
+
+    def nobody(self) -> NoLeader:
+        """Return the error that none of those that were named at the start answers."""
+        each = "; ".join(f"{address}: {text}" for address, text in self._said.items())
+        return NoLeader(
+            f"none of the nodes that were named answers ({each}). One that is up is enough, "
+            "since it names the others: name another, or all of them"
+        )
+
+    def _order(self) -> list[str]:
+        """Return whom to ask: the leader, then the others, another one first each time."""
+        others = [each for each in self.addresses if each != self.leader]
+        if others:
+            turn = self._turn % len(others)
+            self._turn += 1
+            others = others[turn:] + others[:turn]
+        return [self.leader, *others] if self.leader else others

@@ -1,0 +1,118 @@
+"""What a request came to: its outputs, and which run gave them.
+
+What lives here: results, and the exceptions that the other outcomes are. What must never
+live here: a node. Called by: `engine`, and whoever asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from raftbatch.client.failures import RequestCancelled, RequestFailed
+from raftbatch.client.values import from_tensor
+from raftbatch.errors import DeadlineExceeded, InvalidRequest
+from raftbatch.tensors import Tensor, decode
+from raftbatch.v1 import gateway_pb2 as pb
+
+if TYPE_CHECKING:
+    from raftbatch.client.asks import Ask
+
+
+class Result:
+    """The outputs of a request whose outcome is `ok`.
+
+    Outputs are had by name, as numpy arrays (as nested lists where numpy is not installed),
+    and BYTES as texts. What went in without the batch axis comes out without it. They are
+    read when they are asked for.
+
+    Args:
+        request_id: of the request.
+        outcome: what the node says.
+
+    Attributes:
+        request_id: of the request.
+        index: of its ticket.
+        ended_index: of the log entry that holds the outcome.
+        at_ms: log time of that.
+        payload: the outputs as they came, in the form of `raftbatch/tensors.py`.
+        is_single: whether its inputs had no batch axis.
+    """
+
+    __slots__ = ("_run", "at_ms", "ended_index", "index", "is_single", "payload", "request_id")
+
+    def __init__(self, request_id: str, outcome: pb.Outcome) -> None:
+        self.request_id = request_id
+        self.index: int = outcome.index
+        self.ended_index: int = outcome.ended_index
+        self.at_ms: int = outcome.at_ms
+        self.payload: bytes = outcome.result
+        self.is_single = False
+        # Bytes: the message would keep all others that came with it.
+        self._run: bytes = outcome.run.SerializeToString()
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an output.
+
+        Raises:
+            KeyError: there is none of that name.
+            InvalidRequest: what came is no envelope, or BYTES are no text (see `tensors`).
+        """
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return from_tensor(tensor, is_single=self.is_single)
+        raise KeyError(f"{name}: the outputs are {', '.join(self)}")
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the outputs."""
+        return iter([tensor.name for tensor in self.tensors])
+
+    def __repr__(self) -> str:
+        """Return the id and the size."""
+        return f"Result({self.request_id}, index={self.index}, {len(self.payload)} bytes)"
+
+    def keys(self) -> list[str]:
+        """Return the names of the outputs: `dict(result)` holds them all."""
+        return list(self)
+
+    @property
+    def value(self) -> Any:
+        """The only output.
+
+        Raises:
+            InvalidRequest: there are others, or none.
+        """
+        names = list(self)
+        if len(names) != 1:
+            raise InvalidRequest(f"there is not one output: {', '.join(names) or 'none'}")
+        return self[names[0]]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The outputs, as raw bytes with their shapes.
+
+        Raises:
+            InvalidRequest: what came is no envelope.
+        """
+        return decode(self.payload)
+
+    @property
+    def run(self) -> pb.Run:
+        """Which run gave it: batch, attempt, executor, and how long each part took."""
+        return pb.Run.FromString(self._run)
+
+
+def of_outcome(ask: Ask, outcome: pb.Outcome) -> None:
+    """Give a request's outcome to whoever waits for it."""
+    kind = outcome.kind
+    if kind == pb.OUTCOME_KIND_OK:
+        ask.answer.set_result(Result(ask.request_id, outcome))
+    elif kind == pb.OUTCOME_KIND_FAILED:
+        message = outcome.message or f"the model failed ({outcome.code})"
+        ask.answer.set_exception(RequestFailed(message, code=outcome.code))
+    elif kind == pb.OUTCOME_KIND_EXPIRED:
+        message = outcome.message or f"{ask.request_id} had no outcome before its deadline"
+        ask.answer.set_exception(DeadlineExceeded(message))
+    else:
+        message = outcome.message or f"{ask.request_id} was cancelled"
+        ask.answer.set_exception(RequestCancelled(message))

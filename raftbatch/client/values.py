@@ -1,0 +1,230 @@
+"""Between what people hold (texts, numbers, numpy arrays) and tensors.
+
+What lives here: that, one value at a time. numpy is used where it is installed: without it
+numbers are nested lists. What must never live here: a model's declaration (`inputs`).
+Called by: `inputs`, `results`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+from raftbatch.errors import InvalidRequest
+from raftbatch.tensors import BYTES, ITEM_BYTES, Tensor, elements, join_elements
+
+_CODES: dict[str, str] = {
+    "BOOL": "?",
+    "UINT8": "B",
+    "UINT16": "H",
+    "UINT32": "I",
+    "UINT64": "Q",
+    "INT8": "b",
+    "INT16": "h",
+    "INT32": "i",
+    "INT64": "q",
+    "FP16": "e",
+    "FP32": "f",
+    "FP64": "d",
+}
+_OF_NUMPY: dict[str, str] = {
+    "bool": "BOOL",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+    **{f"uint{bits}": f"UINT{bits}" for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": f"INT{bits}" for bits in (8, 16, 32, 64)},
+}
+_TO_NUMPY = {datatype: name for name, datatype in _OF_NUMPY.items()}
+
+
+@cache
+def numpy_module() -> Any:
+    """Return numpy; None where it is not installed."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def to_tensor(name: str, value: Any, datatype: str = "") -> Tensor:
+    """Return a tensor of a value, in the value's own shape.
+
+    Args:
+        name: of the input.
+        value: a text or bytes, numbers, a (nested) sequence of either, a numpy array, or a
+            `Tensor`, which stays as it is.
+        datatype: that is wanted; empty: the value's own.
+
+    Raises:
+        InvalidRequest: it is none of these, or does not fit the datatype; definite.
+    """
+    if isinstance(value, Tensor):
+        return value if value.name == name else _renamed(value, name)
+    if isinstance(value, str | bytes):
+        if datatype in ("", BYTES):
+            return Tensor(name, BYTES, (), join_elements([_bytes(value)]))
+        raise InvalidRequest(f"{name!r} is text: the model takes {datatype}")
+    numpy = numpy_module()
+    if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
+        return _of_array(numpy, name, numpy.asarray(value), datatype)
+    shape = _shape(name, value)
+    leaves = list(_leaves(value, len(shape)))
+    if datatype == BYTES or (not datatype and leaves and isinstance(leaves[0], str | bytes)):
+        return Tensor(name, BYTES, shape, join_elements(_texts(name, leaves)))
+    if numpy is not None:
+        try:
+            return _of_array(numpy, name, numpy.asarray(value), datatype)
+        except (ValueError, OverflowError) as error:
+            raise InvalidRequest(f"{name!r} is no array of numbers: {error}") from None
+    return Tensor(name, *_of_list(name, shape, leaves, datatype))
+
+
+def from_tensor(tensor: Tensor, *, is_single: bool) -> Any:
+    """Return what a person holds: a numpy array, or nested lists; texts for BYTES.
+
+    Args:
+        tensor: an output.
+        is_single: whether the batch axis is left out, which has one row then.
+
+    Raises:
+        InvalidRequest: BYTES that are no text.
+    """
+    shape = tensor.shape
+    is_single = is_single and bool(shape) and shape[0] == 1
+    if is_single:
+        shape = shape[1:]
+    if tensor.datatype == BYTES:
+        try:
+            texts = [each.decode() for each in elements(tensor)]
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(
+                f"{tensor.name!r} holds bytes that are no text ({error}): take `tensors`"
+            ) from None
+        while len(shape) > (0 if is_single else 1) and shape[-1] == 1:
+            shape = shape[:-1]  # a text for each row, as they went in
+        return _nested(texts, shape)
+    numpy = numpy_module()
+    if numpy is None:
+        return _nested(_numbers(tensor), shape)
+    if tensor.datatype == "BF16":
+        halves = numpy.frombuffer(tensor.data, dtype="<u2").astype("<u4")
+        return (halves << 16).view("<f4").reshape(shape)
+    dtype = numpy.dtype(_TO_NUMPY[tensor.datatype]).newbyteorder("<")
+    return numpy.frombuffer(tensor.data, dtype=dtype).reshape(shape)
+
+
+def _renamed(tensor: Tensor, name: str) -> Tensor:
+    return Tensor(name, tensor.datatype, tensor.shape, tensor.data)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("half a character (a surrogate) is in a text") from None
+
+
+def _texts(name: str, leaves: Sequence[Any]) -> list[bytes]:
+    for leaf in leaves:
+        if not isinstance(leaf, str | bytes):
+            raise InvalidRequest(f"{name!r} takes texts or bytes, not {type(leaf).__name__}")
+    return [_bytes(leaf) for leaf in leaves]
+
+
+def _shape(name: str, value: Any) -> tuple[int, ...]:
+    """Return the shape of nested sequences, by their first elements."""
+    shape: list[int] = []
+    while isinstance(value, list | tuple):
+        shape.append(len(value))
+        if not value:
+            break
+        value = value[0]
+    is_plain = isinstance(value, str | bytes | int | float | list | tuple)
+    if not is_plain and (numpy_module() is None or not hasattr(value, "__array__")):
+        raise InvalidRequest(f"{name!r} is a {type(value).__name__}: no text, and no number")
+    return tuple(shape)
+
+
+def _leaves(value: Any, depth: int) -> Iterator[Any]:
+    if depth == 0:
+        yield value
+        return
+    for each in value:
+        yield from _leaves(each, depth - 1)
+
+
+def _of_array(numpy: Any, name: str, array: Any, datatype: str) -> Tensor:
+    if array.dtype.kind in "USO":
+        if datatype not in ("", BYTES):
+            raise InvalidRequest(f"{name!r} is of {array.dtype}: the model takes {datatype}")
+        texts = _texts(name, array.ravel().tolist())
+        return Tensor(name, BYTES, array.shape, join_elements(texts))
+    own = _OF_NUMPY.get(array.dtype.name)
+    if own is None or datatype == BYTES:
+        wanted = f"the model takes {datatype}" if datatype else "no datatype is like it"
+        raise InvalidRequest(f"{name!r} is of {array.dtype}: {wanted}")
+    datatype = datatype or own
+    if own != datatype:
+        array = _converted(numpy, name, array, datatype)
+    array = numpy.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return Tensor(name, datatype, array.shape, array.tobytes())
+
+
+def _converted(numpy: Any, name: str, array: Any, datatype: str) -> Any:
+    """Return the same numbers in another datatype: rounded if need be, but never wrapped."""
+    if datatype == "BF16":
+        if array.dtype.kind not in "iuf":
+            raise InvalidRequest(f"{name!r} is of {array.dtype}: the model takes {datatype}")
+        bits = array.astype("<f4").view("<u4")
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return numpy.where(numpy.isnan(array), 0x7FC0, rounded).astype("<u2")
+    target = numpy.dtype(_TO_NUMPY[datatype])
+    kinds = array.dtype.kind + target.kind
+    if target.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        limits = numpy.iinfo(target)
+        if int(array.min()) < limits.min or int(array.max()) > limits.max:
+            raise InvalidRequest(f"{name!r} holds numbers beyond {datatype}")
+    elif kinds not in ("ff", "if", "uf", "bf") and array.size:
+        raise InvalidRequest(f"{name!r} is of {array.dtype}: the model takes {datatype}")
+    return array.astype(target)
+
+
+def _of_list(
+    name: str, shape: tuple[int, ...], leaves: list[Any], datatype: str
+) -> tuple[str, tuple[int, ...], bytes]:
+    if not datatype:
+        kinds = [type(leaf) for leaf in leaves]
+        datatype = "FP64" if float in kinds else "INT64" if int in kinds else "BOOL"
+    code = _CODES.get(datatype)
+    if code is None:
+        raise InvalidRequest(f"{name!r} is of {datatype}, which takes numpy")
+    if len(leaves) != prod(shape):
+        raise InvalidRequest(f"{name!r} is a ragged list")
+    try:
+        return datatype, shape, struct.pack(f"<{len(leaves)}{code}", *leaves)
+    except (struct.error, TypeError, OverflowError) as error:
+        raise InvalidRequest(f"{name!r} is not of {datatype}: {error}") from None
+
+
+def _numbers(tensor: Tensor) -> list[Any]:
+    if tensor.datatype == "BF16":
+        halves = struct.unpack(f"<{len(tensor.data) // 2}H", tensor.data)
+        return [struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in halves]
+    count = len(tensor.data) // ITEM_BYTES[tensor.datatype]
+    return list(struct.unpack(f"<{count}{_CODES[tensor.datatype]}", tensor.data))
+
+
+def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return flat[0] if flat else None
+    if len(shape) == 1:
+        return flat
+    step = prod(shape[1:])
+    return [_nested(flat[n * step : (n + 1) * step], shape[1:]) for n in range(shape[0])]

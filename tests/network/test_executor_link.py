@@ -1,0 +1,233 @@
+"""Whom an executor asks: it follows the leader, passes over who is gone, and gives up in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from executor.link import Link, Pauses, Refused, Unreachable
+from raftbatch.errors import TRAILER
+from raftbatch.v1 import dispatch_pb2 as pb
+from raftbatch.v1 import error_pb2, gateway_pb2
+from raftbatch.v1.dispatch_pb2_grpc import (
+    DispatchServicer,
+    DispatchStub,
+    add_DispatchServicer_to_server,
+)
+from raftbatch.v1.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
+from tests.e2e.cluster import free_ports
+
+LIMIT_S = 30.0
+
+
+class FakeEntropy:
+    """Bytes that are always the same."""
+
+    def random_bytes(self, length: int) -> bytes:
+        """Return zeros."""
+        return bytes(length)
+
+
+class FakeNode(DispatchServicer, GatewayServicer):
+    """A node that says what a test wants it to say.
+
+    Attributes:
+        error: that it answers with; None: it does what it is asked.
+        asked: how often it was asked anything.
+        tails: what executors asked it to tail from.
+        messages: that it tells them, one for each tail.
+        results: of reports, one for each call.
+        others: addresses of the nodes that there are.
+    """
+
+    def __init__(self) -> None:
+        self.error: error_pb2.Error | None = None
+        self.asked = 0
+        self.tails: list[pb.TailRequest] = []
+        self.messages: list[list[pb.FeedMessage]] = []
+        self.results: list[list[pb.ReportResult]] = []
+        self.others: list[str] = []
+
+    async def Nodes(self, request: gateway_pb2.NodesRequest, context: Any) -> Any:  # noqa: N802
+        """Answer, where it knows of others."""
+        if not self.others:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "no")
+        nodes = [gateway_pb2.NodeAddress(node_id=each, address=each) for each in self.others]
+        return gateway_pb2.NodesReply(nodes=nodes)
+
+    async def _judge(self, context: Any) -> None:
+        self.asked += 1
+        if self.error is not None:
+            trailer = ((TRAILER, self.error.SerializeToString()),)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "no", trailer)
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatReply:  # noqa: N802
+        """Answer."""
+        await self._judge(context)
+        return pb.HeartbeatReply()
+
+    async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportReply:  # noqa: N802
+        """Answer."""
+        await self._judge(context)
+        return pb.ReportReply(results=self.results.pop(0))
+
+    async def Tail(self, request: pb.TailRequest, context: Any) -> Any:  # noqa: N802
+        """Tell a few messages."""
+        self.tails.append(request)
+        await self._judge(context)
+        for message in self.messages.pop(0):
+            yield message
+
+
+def not_leader(leader: str = "") -> error_pb2.Error:
+    """Return the error of a node that does not lead."""
+    return error_pb2.Error(slug="not_leader", message="no", definite=True, leader=leader)
+
+
+def run(test: Callable[[list[FakeNode], list[str], Link], Awaitable[None]], up: int = 3) -> None:
+    """Run a test against three nodes, of which so many are up."""
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack, asyncio.timeout(LIMIT_S):
+            addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
+            nodes = [FakeNode() for _ in addresses]
+            for node, address in list(zip(nodes, addresses, strict=True))[3 - up :]:
+                server = grpc.aio.server()
+                add_DispatchServicer_to_server(node, server)
+                add_GatewayServicer_to_server(node, server)
+                server.add_insecure_port(address)
+                await server.start()
+                stack.push_async_callback(server.stop, None)
+            names = {f"n{n}": address for n, address in enumerate(addresses)}
+            link = Link(names, FakeEntropy())
+            stack.push_async_callback(link.close)
+            await test(nodes, addresses, link)
+
+    asyncio.run(main())
+
+
+async def beat(stub: DispatchStub, call_s: float) -> pb.HeartbeatReply:
+    """Send a heartbeat."""
+    reply: pb.HeartbeatReply = await stub.Heartbeat(pb.HeartbeatRequest(), timeout=call_s)
+    return reply
+
+
+def test_leader_is_followed_and_remembered() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        nodes[0].error = not_leader(addresses[2])
+        await link.ask(beat)
+        await link.ask(beat)
+        assert [node.asked for node in nodes] == [1, 0, 2]
+
+    run(test)
+
+
+def test_nodes_that_are_gone_are_passed_over() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        await link.ask(beat)
+        assert [node.asked for node in nodes] == [0, 0, 1]
+
+    run(test, up=1)
+
+
+def test_call_that_nobody_takes_is_given_up_in_time() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        for node in nodes:
+            node.error = error_pb2.Error(slug="no_leader", message="wait", definite=True)
+        with pytest.raises(Unreachable, match=r"127\.0\.0\.1:\d+: wait"):
+            await link.ask(beat, 0.2)
+
+    run(test)
+
+
+def test_nodes_that_send_each_to_the_other_are_not_asked_without_end() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        for node, leader in zip(nodes, addresses[1:] + addresses[:1], strict=True):
+            node.error = not_leader(leader)
+        with pytest.raises(Unreachable):
+            await link.ask(beat, 0.3)
+        assert sum(node.asked for node in nodes) < 40
+
+    run(test)
+
+
+def test_what_no_node_mends_is_refused() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        nodes[0].error = error_pb2.Error(slug="stale_incarnation", message="over", definite=True)
+        with pytest.raises(Refused, match="stale_incarnation: over"):
+            await link.ask(beat)
+        nodes[0].error = error_pb2.Error(slug="of_a_newer_node", message="so", definite=True)
+        with pytest.raises(Refused):
+            await link.ask(beat)
+        nodes[0].error = error_pb2.Error(slug="of_a_newer_node", message="so", definite=False)
+        await link.ask(beat)  # of the next
+        assert nodes[1].asked == 1
+
+    run(test)
+
+
+def test_reports_have_an_answer_each_and_move_to_the_leader() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        nodes[0].results = [[pb.ReportResult(), pb.ReportResult(error=not_leader(addresses[1]))]]
+        nodes[1].results = [[pb.ReportResult()]]
+        taken, moved = await link.report([pb.Report(), pb.Report()])
+        assert taken is None
+        assert moved is not None
+        assert not moved.is_final
+        assert await link.report([pb.Report()]) == [None]
+
+    run(test)
+
+
+def test_tail_goes_on_at_another_node_from_where_it_was() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        def piece(index: int, batch: int, more: bool = False) -> pb.FeedMessage:
+            start = [pb.Assignment(batch=batch, fence=9, numbers=[index], payloads=[b"x"])]
+            return pb.FeedMessage(changes=pb.Changes(index=index, start=start), more=more)
+
+        # The second message of the first node never ends: nothing of it counts.
+        nodes[0].messages = [[piece(5, 1), piece(6, 2, more=True)]]
+        nodes[1].error = error_pb2.Error(slug="no_leader", message="behind", definite=True)
+        nodes[2].messages = [[piece(7, 3, more=True), piece(7, 3, more=True), piece(7, 4)]]
+        seen = [0]
+        found: list[pb.FeedMessage] = []
+        async for message in link.tail(lambda: pb.TailRequest(seen_index=seen[0])):
+            found.append(message)
+            seen[0] = message.changes.index
+            if len(found) == 2:
+                break
+        assert [each.changes.index for each in found] == [5, 7]
+        start = found[1].changes.start
+        assert [(each.batch, list(each.numbers)) for each in start] == [(3, [7, 7]), (4, [7])]
+        assert list(start[0].parameters) == [b"", b""]
+        assert [node.tails[0].seen_index for node in nodes] == [0, 5, 5]
+
+    run(test)
+
+
+def test_nodes_that_came_later_are_asked_too() -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        lonely = Link({"n3": addresses[2]}, FakeEntropy())
+        await lonely.learn()
+        assert lonely.addresses == addresses[2], "nobody answers that"
+        nodes[2].others = addresses
+        await lonely.learn()
+        nodes[2].error = error_pb2.Error(slug="no_leader", message="alone", definite=True)
+        await lonely.ask(beat)
+        assert nodes[0].asked == 1
+        await lonely.close()
+
+    run(test)
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    pauses = Pauses(FakeEntropy(), 1.0, 3.0)
+    assert [pauses.next_s() for _ in range(4)] == [0.5, 1.0, 1.5, 1.5]
+    pauses.reset()
+    assert pauses.next_s() == 0.5

@@ -1,0 +1,174 @@
+"""Requests side by side, padded to buckets, and what each gets of the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from executor.collate import BadOutput, Form, split, stack
+from executor.model import ItemError, Tensor
+from raftbatch import tensors
+
+IDS = Tensor("ids", "INT64", (-1,), (4, 8))
+TEXT = Tensor("text", "BYTES", (1,))
+X = Tensor("x", "FP32", (2,))
+FORM = Form((IDS,), (Tensor("states", "FP32", (-1, 2), like="ids"),))
+
+
+def ids(*rows: list[int]) -> bytes:
+    """Return an envelope of rows of one length."""
+    data = np.array(rows, "<i8")
+    return tensors.encode([tensors.Tensor("ids", "INT64", data.shape, data.tobytes())])
+
+
+def x(*rows: list[float]) -> bytes:
+    """Return an envelope of rows of two numbers."""
+    data = np.array(rows, "<f4")
+    return tensors.encode([tensors.Tensor("x", "FP32", data.shape, data.tobytes())])
+
+
+def text(*texts: bytes) -> bytes:
+    """Return an envelope of texts."""
+    data = tensors.join_elements(texts)
+    return tensors.encode([tensors.Tensor("text", "BYTES", (len(texts), 1), data)])
+
+
+def outcome(result: bytes) -> Mapping[str, tuple[tuple[int, ...], Any]]:
+    """Return the outputs in an envelope: shape and values."""
+    found = {}
+    for each in tensors.decode(result):
+        if each.datatype == "BYTES":
+            found[each.name] = each.shape, tensors.elements(each)
+        else:
+            found[each.name] = each.shape, np.frombuffer(each.data, "<f4").tolist()
+    return found
+
+
+def test_free_dimensions_are_padded_to_their_bucket_and_cut_off_again() -> None:
+    stacked = stack(FORM, [ids([1, 2, 3], [4, 5, 6]), ids([7, 8, 9, 10, 11])], [2, 1])
+    assert stacked.inputs["ids"].tolist() == [
+        [1, 2, 3, 0, 0, 0, 0, 0],
+        [4, 5, 6, 0, 0, 0, 0, 0],
+        [7, 8, 9, 10, 11, 0, 0, 0],
+    ]
+    assert (stacked.rows, stacked.padded) == (3, (3, 8))
+    assert stacked.lengths == {"ids": [(3,), (3,), (5,)]}
+    states = np.arange(3 * 8 * 2, dtype=np.float32).reshape(3, 8, 2)
+    first, second = split(FORM, stacked, {"states": states})
+    assert outcome(first.result)["states"] == ((2, 3, 2), states[:2, :3].ravel().tolist())
+    assert outcome(second.result)["states"] == ((1, 5, 2), states[2:, :5].ravel().tolist())
+
+
+@pytest.mark.parametrize(("length", "padded"), [(1, 4), (4, 4), (5, 8), (8, 8), (9, 16), (17, 24)])
+def test_length_is_padded_as_the_batch_key_has_it(length: int, padded: int) -> None:
+    stacked = stack(FORM, [ids(list(range(length)))], [1])
+    assert stacked.inputs["ids"].shape == (1, padded)
+
+
+def test_text_is_a_list_and_what_is_no_text_fails_alone() -> None:
+    form = Form((TEXT,), (TEXT,))
+    stacked = stack(form, [text(b"a", "ü".encode()), text(b"\xff"), text(b"c")], [2, 1, 1])
+    assert stacked.inputs == {"text": ["a", "ü", "c"]}
+    answers = split(form, stacked, {"text": ["A", b"\xfc", "C"]})
+    assert outcome(answers[0].result)["text"] == ((2, 1), [b"A", b"\xfc"])
+    assert (answers[1].code, answers[1].result) == ("invalid_input", b"")
+    assert outcome(answers[2].result)["text"] == ((1, 1), [b"C"])
+    raw = Form((Tensor("text", "BYTES", (1,), text=False),), (TEXT,))
+    assert stack(raw, [text(b"\xff")], [1]).inputs == {"text": [b"\xff"]}
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b"no envelope", "begins with"),
+        (ids([1, 2]), "'ids' is none of the model's inputs"),
+        (tensors.encode([]), "the input 'x' is missing"),
+        (tensors.encode([tensors.Tensor("x", "FP64", (1, 2), bytes(16))]), "wants FP32"),
+        (tensors.encode([tensors.Tensor("x", "FP32", (1, 3), bytes(12))]), "wants [1, 2]"),
+        (x([1, 2], [3, 4]), "wants [1, 2]"),  # more rows than it says
+    ],
+)
+def test_request_that_is_not_what_the_model_declares_fails_alone(
+    payload: bytes, message: str
+) -> None:
+    form = Form((X,), (X,))
+    stacked = stack(form, [x([1, 2]), payload, x([3, 4])], [1, 1, 1])
+    assert stacked.inputs["x"].tolist() == [[1, 2], [3, 4]]
+    answers = split(form, stacked, {"x": stacked.inputs["x"]})
+    assert [each.code for each in answers] == ["", "invalid_input", ""]
+    assert message in answers[1].message
+    assert outcome(answers[2].result)["x"] == ((1, 2), [3, 4])
+
+
+def test_item_error_in_the_place_of_a_row_fails_its_request_alone() -> None:
+    form = Form((X,), (X, TEXT))
+    stacked = stack(form, [x([1, 2], [3, 4]), x([5, 6])], [2, 1])
+    rows = [stacked.inputs["x"][0], ItemError("no", "too_odd"), stacked.inputs["x"][2]]
+    answers = split(form, stacked, {"x": rows, "text": ["a", "b", "c"]})
+    assert (answers[0].code, answers[0].message) == ("too_odd", "no")
+    assert outcome(answers[1].result) == {"x": ((1, 2), [5, 6]), "text": ((1, 1), [b"c"])}
+    answers = split(form, stacked, {"x": [ItemError("all")] * 3, "text": ["a", "b", "c"]})
+    assert [each.code for each in answers] == ["item_failed"] * 2
+
+
+def test_row_that_is_not_finite_fails_its_request_where_the_model_says_so() -> None:
+    finite = Form((X,), (Tensor("y", "FP32", (2,), finite=True),))
+    stacked = stack(finite, [x([1, 2]), x([3, 4]), x([5, 6])], [1, 1, 1])
+    outputs = {"y": np.array([[1, 2], [np.nan, 4], [5, np.inf]])}
+    assert [each.code for each in split(finite, stacked, outputs)] == [
+        "",
+        "not_finite",
+        "not_finite",
+    ]
+    listed = {"y": [ItemError("no"), [np.nan, 1.0], [1.0, 2.0]]}
+    assert [each.code for each in split(finite, stacked, listed)] == [
+        "item_failed",
+        "not_finite",
+        "",
+    ]
+    free = Form((X,), (Tensor("y", "FP32", (2,)),))
+    assert [each.code for each in split(free, stacked, outputs)] == [""] * 3
+
+
+def test_row_of_another_shape_fails_its_request_alone() -> None:
+    form = Form((X,), (X,))
+    stacked = stack(form, [x([1, 2]), x([3, 4])], [1, 1])
+    answers = split(form, stacked, {"x": [[1.0], [3.0, 4.0]]})
+    assert [each.code for each in answers] == ["bad_output", ""]
+    ragged = Form((X,), (Tensor("y", "FP32", (-1,)),))
+    with pytest.raises(BadOutput, match="rows of different shapes"):
+        split(ragged, stacked, {"y": [[1.0], [3.0, 4.0]]})
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ({}, "the output 'x' is missing"),
+        ({"x": np.zeros((3, 2))}, "has 3 rows, and the batch 2"),
+        ({"x": np.zeros((2, 3))}, "has the shape [3] for each row, and declares [2]"),
+        ({"x": [["a", "b"], ["c", "d"]]}, "is no FP32"),
+        ({"x": np.zeros((2, 2), complex)}, "is no FP32"),
+        ({"x": 3.0}, "has 0 rows, and the batch 2"),
+        ({"x": [[1.0, 2.0]]}, "has 1 rows, and the batch 2"),
+    ],
+)
+def test_outputs_that_are_not_as_declared_fail_the_batch(
+    outputs: Mapping[str, Any], message: str
+) -> None:
+    form = Form((X,), (X,))
+    stacked = stack(form, [x([1, 2]), x([3, 4])], [1, 1])
+    with pytest.raises(BadOutput) as caught:
+        split(form, stacked, outputs)
+    assert message in str(caught.value)
+
+
+def test_model_without_a_batch_axis_gets_one_and_its_client_does_not() -> None:
+    form = Form((X,), (X,), has_batch_axis=False)
+    payload = tensors.encode([tensors.Tensor("x", "FP32", (2,), bytes(8))])
+    stacked = stack(form, [payload], [1])
+    assert stacked.inputs["x"].shape == (1, 2)
+    [answer] = split(form, stacked, {"x": stacked.inputs["x"] + 1})
+    assert outcome(answer.result)["x"] == ((2,), [1, 1])

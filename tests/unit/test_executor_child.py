@@ -1,0 +1,140 @@
+"""A real child process: it answers, dies when it is killed, and does not outlive its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executor.children import Child, RealChildren
+from executor.frames import Batch, Broken, Failed, Load, Ran, Up, Warm, Warmed, decode, encode
+from raftbatch import tensors
+from tests.tidy.tree import ROOT
+
+LOAD = Load(
+    "echo", "1", "", "executor.examples.echo", "Echo", (), (), True, 0, 1, "", {"a": [1, "b"]}
+)
+LIMIT_S = 30.0
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await main
+
+    asyncio.run(bounded())
+
+
+def payload(text: bytes) -> bytes:
+    """Return an envelope of one text."""
+    data = tensors.join_elements([text])
+    return tensors.encode([tensors.Tensor("text", "BYTES", (1, 1), data)])
+
+
+async def started(load: Load = LOAD) -> Child:
+    """Return a child that is up."""
+    child = await RealChildren().start(load)
+    assert isinstance(await child.receive(), Up)
+    return child
+
+
+def test_child_runs_batches_and_is_killed() -> None:
+    async def main() -> None:
+        child = await started()
+        large = payload(b"x" * 3_000_000)
+        child.send(Batch(1, (large, b"bad"), (1, 1), (b"", b"")))
+        found = await child.receive()
+        assert isinstance(found, Ran)
+        assert found.run == 1
+        assert found.outcome.answers[0].result == large
+        assert found.outcome.answers[1].code == "invalid_input"
+        assert found.outcome.infer_ns > 0
+        child.send(Warm(2))
+        assert await child.receive() == Warmed(2)
+        child.kill()
+        assert await child.receive() is None
+        assert (await child.dead()).startswith("it was ended by SIGKILL")
+        child.kill()
+        child.send(Warm(3))
+
+    run(main())
+
+
+def test_child_that_cannot_load_says_why_and_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        load = Load("m", "1", str(tmp_path / "m.py"), "", "M", (), (), True, 0, 1, "", {})
+        child = await RealChildren().start(load)
+        assert await child.receive() == Broken(f"m: there is no {tmp_path}/m.py")
+        assert await child.receive() is None
+        assert await child.dead() == "it exited with status 0"
+
+    run(main())
+
+
+_PARENT = """
+import asyncio, os, sys
+from executor.frames import Batch, Load
+from tests.unit.test_executor_child import payload, started
+
+async def main():
+    file, how = sys.argv[1:]
+    await started(load := Load("m", "1", file, "", "Hang", (), (), True, 0, 1, "", {}))
+    child = await started(load)
+    if how == "busy":
+        child.send(Batch(1, (payload(b"x"),), (1,), (b"",)))
+        while not os.path.exists(file + ".runs"):
+            await asyncio.sleep(0.01)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+_HANG = """
+import ctypes
+from executor.model import Tensor
+
+class Hang:
+    inputs = outputs = [Tensor("text", "BYTES", (1,))]
+
+    def load(self, context):
+        pass
+
+    def predict(self, batch):
+        open(__file__ + ".runs", "w").close()
+        ctypes.PyDLL(None).sleep(1000)  # no other thread runs meanwhile
+"""
+
+
+@pytest.mark.parametrize("how", ["idle", "busy"])
+def test_child_dies_with_its_parent(tmp_path: Path, how: str) -> None:
+    file = tmp_path / "hang.py"
+    file.write_text(_HANG, encoding="utf-8")
+    command = [sys.executable, "-c", _PARENT, str(file), how]
+    # Its children have its standard error, too: our pipe ends once all of them are dead.
+    done = subprocess.run(command, cwd=ROOT, timeout=LIMIT_S, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == -9, done.stderr
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        LOAD,
+        Batch(3, (b"a", b""), (1, 2), (b"", b"p")),
+        Warm(1),
+        Up("cpu", "numpy"),
+        Broken("no"),
+        Failed(4, "code", "message"),
+        Warmed(5),
+    ],
+)
+def test_frames_are_read_as_they_were_written(frame: Any) -> None:
+    data = encode(frame)
+    assert int.from_bytes(data[:4], "little") == len(data) - 4
+    found = decode(data[4:])
+    assert type(found) is type(frame)
+    assert encode(found) == data

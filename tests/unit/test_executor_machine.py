@@ -1,0 +1,318 @@
+"""What the executor's machine asks for, one event at a time."""
+
+from __future__ import annotations
+
+from executor.core.machine import At, Machine
+from executor.core.reports import completes, cut
+from executor.core.values import (
+    Action,
+    Answer,
+    Due,
+    Failure,
+    Held,
+    Kill,
+    Outcome,
+    Run,
+    Verdict,
+    WarmUp,
+)
+from raftbatch.v1 import dispatch_pb2 as pb
+
+MODEL = ("m", "1")
+
+
+def given(batch: int, *numbers: int, fence: int = 0, model: str = "m") -> pb.Assignment:
+    """Return an assignment of these requests."""
+    numbers = numbers or (batch * 10,)
+    return pb.Assignment(
+        batch=batch,
+        attempt=1,
+        fence=fence or batch + 100,
+        model=model,
+        version="1",
+        numbers=numbers,
+        rows=[1] * len(numbers),
+        payloads=[b"x"] * len(numbers),
+    )
+
+
+def changes(*start: pb.Assignment, index: int = 1, **more: object) -> pb.FeedMessage:
+    """Return a message of changes."""
+    return pb.FeedMessage(changes=pb.Changes(index=index, start=start, **more))  # type: ignore[arg-type]
+
+
+def joined(instances: int = 1) -> Machine:
+    """Return a machine that lives, its instances up."""
+    machine = Machine("x", [MODEL] * instances)
+    for number in range(instances):
+        assert machine.up(number, 0) == []
+    machine.begin(7, machine.ready)
+    assert machine.wish() is None
+    return machine
+
+
+def one(actions: list[Action]) -> Run:
+    """Return the one run that is asked for."""
+    [action] = actions
+    assert isinstance(action, Run)
+    return action
+
+
+def ran(machine: Machine, run: Run, *codes: str) -> list[Action]:
+    """Let a run end, each request as its code says."""
+    answers = tuple([Answer(b"" if code else b"out", code) for code in codes])
+    return machine.ended(run.instance, run.run, Outcome(answers, 1, 2, 3, (len(codes),), b"f"), 9)
+
+
+def reported(machine: Machine) -> tuple[Due, pb.Report]:
+    """Return the one report that is due."""
+    [due] = machine.due()
+    return due, due.report
+
+
+def test_batch_runs_is_reported_and_held_until_the_feed_says_finished() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1, 5, 6)), 4))
+    assert (run.given.batch, run.places) == (1, (0, 1))
+    assert machine.heartbeat().holdings[0].running
+    assert ran(machine, run, "", "bad") == []
+    due, report = reported(machine)
+    complete = report.complete
+    assert (complete.executor, complete.incarnation, complete.last) == ("x", 7, True)
+    assert (complete.batch, complete.attempt, complete.fence) == (1, 1, 101)
+    assert list(complete.numbers) == [5, 6]
+    assert list(complete.results) == [b"out", b""]
+    assert [(each.number, each.code) for each in complete.failures] == [(6, "bad")]
+    assert machine.due() == []
+    machine.answered(due, Verdict.TAKEN)
+    assert machine.due() == []
+    assert [each.batch for each in machine.tail().held] == [1], "its feed has not said so yet"
+    assert not machine.heartbeat().holdings[0].running
+    machine.take(changes(index=9, finished=[pb.Slot(batch=1, fence=101)]), 10)
+    assert machine.is_empty
+    assert machine.tail().seen_index == machine.heartbeat().tailed_index == 9
+
+
+def test_instance_runs_one_batch_at_a_time_in_the_order_in_which_they_came() -> None:
+    machine = joined()
+    first = one(machine.take(changes(given(1), given(2), given(3)), 0))
+    assert first.given.batch == 1
+    second = one(ran(machine, first, ""))
+    assert second.given.batch == 2
+    assert one(ran(machine, second, "")).given.batch == 3
+
+
+def test_large_results_are_reported_in_parts_one_after_the_other() -> None:
+    held = Held(given(1, 1, 2, 3, 4), 0)
+    held.shed[2] = None
+    answers = tuple([Answer(bytes(size)) for size in (3, 9, 4, 5)])
+    told = completes(held, "x", 7, [1, 2, 3, 4], Outcome(answers), part_bytes=8)
+    assert [list(each.complete.numbers) for each in told] == [[1, 3], [4]]
+    assert [each.complete.last for each in told] == [False, True]
+    assert len(completes(held, "x", 7, [], Outcome(()))) == 1
+
+
+def test_rows_that_are_shed_are_not_run_and_not_reported() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1), given(2, 5, 6, 7)), 0))
+    machine.take(changes(shed=[pb.Shed(batch=2, fence=102, numbers=[5])]), 0)
+    second = one(ran(machine, run, ""))
+    assert second.places == (1, 2)
+    machine.take(changes(shed=[pb.Shed(batch=2, fence=102, numbers=[7])]), 0)
+    assert ran(machine, second, "", "") == []
+    [_, due] = machine.due()
+    assert list(due.report.complete.numbers) == [6]
+
+
+def test_batch_of_which_nothing_is_left_is_reported_without_a_run() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1), given(2, 5)), 0))
+    machine.take(changes(shed=[pb.Shed(batch=2, fence=102, numbers=[5])]), 0)
+    assert ran(machine, run, "") == []
+    [_, due] = machine.due()
+    assert (list(due.report.complete.numbers), due.report.complete.last) == ([], True)
+
+
+def test_what_lapsed_is_killed_and_confirmed_once_it_is_dead() -> None:
+    machine = joined()
+    machine.take(changes(given(1), given(2)), 0)
+    stop = [pb.Stop(batch=batch, fence=100 + batch) for batch in (1, 2, 3)]
+    [kill] = machine.take(changes(stop=stop), 0)
+    assert isinstance(kill, Kill)
+    _, report = reported(machine)
+    slots = [(each.batch, each.fence) for each in report.free.slots]
+    assert slots == [(2, 102), (3, 103)], "what never ran, and what it never heard of"
+    assert machine.heartbeat().holdings[0].running, "it is not dead yet"
+    assert machine.down(0, Failure("child_died", "x"), 0) == []
+    due, report = reported(machine)
+    assert [each.batch for each in report.free.slots] == [1]
+    machine.answered(due, Verdict.TAKEN)
+    assert machine.tail().held == []
+    assert machine.wish() == pb.ReadyRequest(executor="x", incarnation=7), "nothing is ready now"
+    assert machine.up(0, 0) == []
+
+
+def test_child_that_dies_fails_its_batch_and_the_next_waits_for_its_replacement() -> None:
+    machine = joined()
+    machine.take(changes(given(1), given(2)), 0)
+    assert machine.down(0, Failure("child_died", "it was ended by SIGSEGV"), 0) == []
+    _, report = reported(machine)
+    lapse = report.lapse
+    assert (lapse.batch, lapse.code, lapse.stopped) == (1, "child_died", True)
+    assert (lapse.reason, lapse.ran) == (pb.LAPSE_REASON_FAILED, pb.RAN_YES)
+    assert one(machine.up(0, 0)).given.batch == 2
+
+
+def test_batches_go_back_where_no_replacement_comes_up() -> None:
+    machine = joined()
+    machine.take(changes(given(1), given(2)), 0)
+    machine.down(0, Failure("child_died", ""), 0)
+    machine.due()
+    assert machine.down(0, Failure("child_not_up", "no memory"), 0) == []
+    _, report = reported(machine)
+    assert (report.lapse.batch, report.lapse.reason) == (2, pb.LAPSE_REASON_REFUSED)
+    assert (report.lapse.ran, report.lapse.message) == (pb.RAN_NO, "no memory")
+
+
+def test_batch_of_a_model_that_is_not_here_goes_back() -> None:
+    machine = joined()
+    assert machine.take(changes(given(1, model="other"), given(2, model="other")), 0) == []
+    reports = [due.report.lapse for due in machine.due()]
+    assert [(each.batch, each.reason) for each in reports] == [
+        (1, pb.LAPSE_REASON_REFUSED),
+        (2, pb.LAPSE_REASON_REFUSED),
+    ]
+
+
+def test_run_that_takes_too_long_is_killed_and_given_up_once_it_is_dead() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1)), 0))
+    assert machine.overdue(0, run.run - 1) == []
+    [kill] = machine.overdue(0, run.run)
+    assert isinstance(kill, Kill)
+    assert machine.overdue(0, run.run) == []
+    assert ran(machine, run, "") == [], "it comes too late"
+    assert machine.due() == []
+    machine.down(0, Failure("child_died", ""), 0)
+    _, report = reported(machine)
+    assert (report.lapse.reason, report.lapse.stopped) == (pb.LAPSE_REASON_TIMED_OUT, True)
+
+
+def test_overdue_run_that_lapsed_meanwhile_is_confirmed_instead() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1)), 0))
+    machine.overdue(0, run.run)
+    assert machine.take(changes(stop=[pb.Stop(batch=1, fence=101)]), 0) == []
+    machine.down(0, Failure("child_died", ""), 0)
+    _, report = reported(machine)
+    assert report.WhichOneof("report") == "free"
+
+
+def test_report_that_cannot_be_taken_becomes_a_failure_of_the_batch() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1)), 0))
+    ran(machine, run, "")
+    due, _ = reported(machine)
+    machine.answered(due, Verdict.REJECTED, "too large")
+    due, report = reported(machine)
+    assert (report.lapse.code, report.lapse.message) == ("report_rejected", "too large")
+    machine.answered(due, Verdict.REJECTED, "no")
+    assert machine.heartbeat().holdings == [], "it lapses, since it is not listed"
+
+
+def test_answers_of_an_earlier_life_change_nothing() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1)), 0))
+    ran(machine, run, "")
+    due, _ = reported(machine)
+    assert machine.end() == []
+    machine.begin(20, [MODEL])
+    run = one(machine.take(changes(given(1, fence=200)), 0))
+    assert not machine.is_open(due)
+    machine.answered(due, Verdict.TAKEN)
+    ran(machine, run, "")
+    assert reported(machine)[1].complete.incarnation == 20
+
+
+def test_life_that_is_over_kills_what_runs() -> None:
+    machine = joined(2)
+    run = one(machine.take(changes(given(1)), 0))
+    [kill] = machine.end()
+    assert isinstance(kill, Kill)
+    assert kill.instance == run.instance
+    assert machine.is_empty
+    assert machine.ready == (MODEL,), "the other one"
+    machine.begin(20, machine.ready)
+    assert machine.down(run.instance, Failure("child_died", ""), 0) == []
+    assert machine.due() == []
+
+
+def test_draining_gives_back_what_waits_ends_what_runs_and_leaves() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1), given(2)), 0))
+    assert machine.leave() == []
+    drained, report = reported(machine)
+    assert (report.lapse.batch, report.lapse.reason) == (2, pb.LAPSE_REASON_DRAINED)
+    machine.answered(drained, Verdict.TAKEN)
+    assert machine.wish() == pb.DrainRequest(executor="x", incarnation=7, on=True)
+    machine.said(pb.DrainRequest(executor="x", incarnation=7, on=True))
+    stop = [pb.Stop(batch=2, fence=102)]
+    assert machine.take(changes(stop=stop, draining=True), 0) == []
+    assert machine.wish() is None
+    assert list(machine.farewell().running) == [1]
+    assert ran(machine, run, "") == []
+    for due in machine.due():
+        machine.answered(due, Verdict.TAKEN)
+    assert machine.wish() is None, "the feed has not said that it is finished"
+    finished = [pb.Slot(batch=1, fence=101)]
+    machine.take(changes(finished=finished, draining=True), 0)
+    assert machine.wish() == pb.LeaveRequest(executor="x", incarnation=7)
+
+
+def test_suspended_executor_probes_with_its_warm_up() -> None:
+    machine = joined()
+    assert machine.probe() == []
+    machine.take(changes(suspended=True), 0)
+    [warm] = machine.probe()
+    assert isinstance(warm, WarmUp)
+    assert machine.probe() == [], "one at a time"
+    [kill] = machine.ended(0, warm.run, Failure("model_failed", "cuda is gone"), 0)
+    assert isinstance(kill, Kill)
+    machine.down(0, Failure("child_died", ""), 0)
+    assert machine.instances[0].at is At.DOWN
+    assert machine.up(0, 0) == []
+    said = machine.wish()
+    assert said == pb.Probe(executor="x", incarnation=7, succeeded=True), "it came up, warmed up"
+    machine.said(said)
+    [warm] = machine.probe()
+    assert isinstance(warm, WarmUp)
+    assert machine.ended(0, warm.run, None, 0) == []
+    assert machine.wish() == said
+    machine.take(changes(suspended=False), 0)
+    assert machine.wish() is None
+
+
+def test_probe_is_of_the_model_that_failed() -> None:
+    machine = Machine("x", [("a", "1"), MODEL])
+    for number in range(2):
+        machine.up(number, 0)
+    machine.begin(7, machine.ready)
+    run = one(machine.take(changes(given(1)), 0))
+    machine.ended(1, run.run, Failure("model_failed", ""), 0)
+    machine.take(changes(suspended=True), 0)
+    [warm] = machine.probe()
+    assert isinstance(warm, WarmUp)
+    assert warm.instance == 1
+    machine.down(0, Failure("child_died", ""), 0)
+    machine.said(pb.ReadyRequest(incarnation=7, models=[pb.ModelVersion(name="m", version="1")]))
+    machine.up(0, 0)
+    machine.said(
+        pb.ReadyRequest(incarnation=7, models=[pb.ModelVersion(name=n, version="1") for n in "am"])
+    )
+    assert machine.wish() is None, "the other one has proved nothing"
+
+
+def test_what_is_said_of_a_failure_fits_into_a_record() -> None:
+    assert cut("a\0b") == "ab"
+    assert cut("half \ud800 a character") == "half ? a character"
+    assert len(cut("x" * 5000)) == 1000
