@@ -49,7 +49,7 @@ SCHEDULER = [
         _NODE + "replica",
         "        return _Captured(Capture(self.state), asyncio.get_running_loop())\n",
         "        return (chunk for _ in (1,) for chunk in Capture(self.state).chunks())\n",
-        2,
+        18,
     ),
     Mutant(
         "snapshot-without-a-table",
@@ -63,7 +63,7 @@ SCHEDULER = [
         _CORE + "snapshot",
         "state.rate_ended, state.drained_per_s = values[14:]\n",
         "state.rate_ended, _ = values[14:]\n",
-        1,
+        2,
     ),
     # Log time.
     Mutant(
@@ -147,7 +147,7 @@ SCHEDULER = [
         "        for each in self._sent.values():\n"
         "            each.group.failed(error)\n"
         "        self._sent.clear()\n",
-        3,
+        7,
     ),
     Mutant(
         "second-request-of-an-id-not-compared-with-the-first",
@@ -160,7 +160,7 @@ SCHEDULER = [
     Mutant(
         "leases-not-begun-by-a-new-leader",
         _NODE + "leadership",
-        "            self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())\n",
+        "        self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())\n",
         "",
         0,
     ),
@@ -205,7 +205,7 @@ SCHEDULER = [
         _NODE + "proposer",
         "                group.admitting.append(ask)\n",
         "                group.admitting.insert(0, ask)\n",
-        0,
+        3,
     ),
     Mutant(
         "replies-told-one-place-off",
@@ -227,7 +227,7 @@ SCHEDULER = [
         _CORE + "outlook",
         "        if view is not None and number not in self.flying.taken:\n",
         "        if view is not None:\n",
-        0,
+        3,
     ),
     Mutant(
         "numbers-in-flight-not-counted",
@@ -249,7 +249,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        1,
+        2,
     ),
     # The feed.
     Mutant(

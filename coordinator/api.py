@@ -133,13 +133,15 @@ class Api(RequestsApi, ExecutorsApi):
 
     def applied(self, index: int, _term: int, _entry: r.Entry, applied: Applied) -> None:
         """Tell those who wait for what an entry did."""
-        if self._newest and any(type(effect) is ModelChanged for effect in applied.effects):
-            self._newest.clear()
+        if self._newest is not None and any(
+            type(effect) is ModelChanged for effect in applied.effects
+        ):
+            self._newest = None
         self._waits.applied(self._replica.state, applied)
         self._index_waits.reached(index)
 
     def installed(self) -> None:
         """Look up again whatever somebody waits for."""
-        self._newest.clear()
+        self._newest = None
         self._waits.installed(self._replica.state)
         self._index_waits.reached(self._replica.index)

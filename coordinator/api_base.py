@@ -111,7 +111,7 @@ class ApiBase:
         self._config = config or ApiConfig()
         self._waits = OutcomeWaits(self._config.waits_max)
         self._index_waits = IndexWaits(self._config.index_waits_max)
-        self._newest: dict[str, str] = {}  # version by model, as far as it was asked for
+        self._newest: dict[str, str] | None = None  # version by model, once one is asked for
         self._is_closed = False
 
     def _check_open(self) -> None:
@@ -130,6 +130,7 @@ class ApiBase:
         self._check_open()
         if not self._leader.is_ready:
             await self._leader.ready()
+            self._check_open()
         landed: asyncio.Future[Landed | Verdicts | RaftbatchError]
         landed = asyncio.get_running_loop().create_future()
 

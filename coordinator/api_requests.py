@@ -38,6 +38,9 @@ from raftbatch.kinds import Key
 
 _RETRY_AFTER_MS = 1000
 
+_A_TURN = 256
+"""Requests of a call that are taken in one turn of the loop: some ten milliseconds."""
+
 Answer = Ticket | RaftbatchError
 
 
@@ -61,18 +64,31 @@ class RequestsApi(ApiBase):
             most = self._config.submissions_max
             raise InvalidRequest(f"{count} requests at once, at most {most}")
         call = _Submitting(count)
-        fresh = [
-            (place, submission, hashed)
-            for place, submission in enumerate(submissions)
-            if (hashed := self._meet(call, place, submission)) is not None
-        ]
-        if fresh and not self._leader.is_ready:
-            try:
+        for first in range(0, count, _A_TURN):
+            if first:
+                await asyncio.sleep(0)
+            fresh = [
+                (place, submission, hashed)
+                for place, submission in enumerate(submissions[first : first + _A_TURN], first)
+                if (hashed := self._meet(call, place, submission)) is not None
+            ]
+            if fresh:
+                await self._admit(call, fresh)
+        return await call.all_answered()
+
+    async def _admit(
+        self, call: _Submitting, fresh: Sequence[tuple[int, Submission, bytes]]
+    ) -> None:
+        """Hand requests, by place and with their hashes, to the leader, once it is ready."""
+        try:
+            if not self._leader.is_ready:
                 await self._leader.ready()
-            except RaftbatchError as error:
-                for place, _submission, _hashed in fresh:
-                    call.answer(place, copy_of(error))
-                fresh = []
+            self._check_open()
+        except RaftbatchError as error:
+            # Each by itself: others of the call may be on their way.
+            for place, _submission, _hashed in fresh:
+                call.answer(place, copy_of(error))
+            return
         admit = self._leader.admit
         for place, submission, hashed in fresh:
             done = partial(call.landed, place, submission.request_id)
@@ -80,7 +96,6 @@ class RequestsApi(ApiBase):
                 admit(self._admission(submission, hashed), done)
             except RaftbatchError as error:
                 call.answer(place, error)
-        return await call.all_answered()
 
     def _meet(self, call: _Submitting, place: int, submission: Submission) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
@@ -122,18 +137,15 @@ class RequestsApi(ApiBase):
 
     def _newest_version(self, model: str) -> str:
         """Return the newest version that is not being deleted; empty: there is none."""
-        found = self._newest.get(model)
-        if found is None:
+        if self._newest is None:
             state = self._replica.state
-            versions = [
-                (int(version) if version.isdecimal() else -1, version)
+            versions = sorted(
+                (int(version) if version.isdecimal() else -1, version, name)
                 for name, version in state.models
-                if name == model and (name, version) not in state.deleting
-            ]
-            if not versions:
-                return ""
-            found = self._newest[model] = max(versions)[1]
-        return found
+                if (name, version) not in state.deleting
+            )
+            self._newest = {name: version for _, version, name in versions}
+        return self._newest.get(model, "")
 
     async def outcome(
         self, tenant: str, request_id: str, *, index: int = 0, timeout_ms: int
@@ -162,6 +174,7 @@ class RequestsApi(ApiBase):
         known = self._replica.state.request(tenant, request_id)
         if known is None:
             known = await self._find(tenant, request_id, index)
+            self._check_open()  # who begins to wait after `close` is told by nobody
         if isinstance(known, Request):
             ended = await self._ended(known, timeout_ms)
             if ended is None:

@@ -204,6 +204,9 @@ class Leader:
         leadership, outlook = self._require()
         live = outlook.state.executors.get(executor)
         if live is None or live.incarnation != incarnation:
+            if incarnation > self._replica.index:
+                # It joined with another leader, and this one does not know yet that it is none.
+                raise NoLeader(f"{executor} has joined behind what this node has applied")
             raise StaleIncarnation(f"incarnation {incarnation} of {executor} is over: join anew")
         leadership.heard(executor, incarnation, tailed_index, holdings)
 

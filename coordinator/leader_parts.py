@@ -65,6 +65,10 @@ class Log(Protocol):
         """Call back whenever role, term, leader or `is_caught_up` has changed, and at the end."""
         ...
 
+    def fail(self, error: Fatal) -> None:
+        """End, and stop the node for that reason."""
+        ...
+
     def propose(self, term: int, data: bytes) -> Proposal:
         """Append an entry in a term that this node leads, or raise; see `ReplicatedLog`."""
         ...
@@ -102,7 +106,7 @@ class LeaderConfig:
 
     def __post_init__(self) -> None:
         if not 1 <= self.entry_bytes_max <= 4 << 20:
-            # Each thing counts as 64 bytes at least, and a record carries 65,536.
+            # Each thing counts as 256 bytes at least, and a record carries 65,536.
             raise ValueError(f"entry_bytes_max = {self.entry_bytes_max} is not in 1 .. {4 << 20}")
         if self.pending_bytes_max < self.record_bytes_max:
             raise ValueError(

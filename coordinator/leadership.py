@@ -34,6 +34,7 @@ from raftbatch.codec import encode_entry
 from raftbatch.errors import (
     CannotStart,
     Fatal,
+    Invariant,
     NoLeader,
     NotLeader,
     PayloadTooLarge,
@@ -43,6 +44,9 @@ from raftbatch.records import Complete, Entry
 
 FEATURE_LEVEL = 1
 """What this program understands."""
+
+_HEARD_MAX = 4096
+"""Records of an entry beyond which no further heartbeat is looked at: each may lapse a thousand."""
 
 _DELAY_S_MIN = 0.0005
 """Timers that are due within less: log time is counted in milliseconds."""
@@ -156,7 +160,7 @@ class Leadership:
         """Make entries once this turn's events are all in."""
         if not self._is_pump_due and not self._is_over:
             self._is_pump_due = True
-            self._loop.call_soon(self._pump)
+            self._loop.call_soon(self._run, self._pump)
 
     def heard(
         self, executor: str, incarnation: int, tailed_index: int, holdings: Sequence[Holding]
@@ -204,13 +208,13 @@ class Leadership:
         self.outlook = self._decider = self._watch = None
         outlook = Outlook(self._parts.replica.state)
         steps = outlook.build()
-        self._loop.call_soon(self._build_on, outlook, steps)
+        self._loop.call_soon(self._run, self._build_on, outlook, steps)
 
     def _build_on(self, outlook: Outlook, steps: Iterator[None]) -> None:
         if self._is_over:
             return
         if next(steps, self) is not self:
-            self._loop.call_soon(self._build_on, outlook, steps)
+            self._loop.call_soon(self._run, self._build_on, outlook, steps)
             return
         self.outlook = outlook
         self._watch = Watch(outlook)
@@ -218,9 +222,10 @@ class Leadership:
         self._run_times.attach(self._decider)
         if self._is_draining:
             self._decider.drain()
+        # Anew too where it is built again: who was found lost in an entry that no log took.
+        live = [(each.executor, each.incarnation) for each in outlook.state.executors.values()]
+        self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())
         if self._tick is None:
-            live = [(each.executor, each.incarnation) for each in outlook.state.executors.values()]
-            self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())
             self._judge()
         self.pump_soon()
         self._changed()
@@ -231,6 +236,15 @@ class Leadership:
                 self._parts.counts.voids_total += 1
 
     # Entries.
+
+    def _run(self, step: Callable[..., None], *values: object) -> None:
+        """Do something in a turn of its own; what failed midway is not to be trusted."""
+        try:
+            step(*values)
+        except Fatal as error:
+            self._parts.log.fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the outlook may be wrong by now
+            self._parts.log.fail(Invariant(f"a leader met an error it does not know: {error!r}"))
 
     def _pump(self) -> None:
         """Make entries, as long as there is something for one, and room for it."""
@@ -265,7 +279,7 @@ class Leadership:
         if outlook.is_stale and not was_stale:
             parts.counts.stale_total += 1
         if not flight.records:
-            if outlook.is_stale:
+            if outlook.is_stale or decider.has_more:
                 self.pump_soon()
             return False
         outlook.commit(flight)
@@ -278,8 +292,9 @@ class Leadership:
         """Add what heartbeats, leases and timeouts ask for; each foresees those before it."""
         watch = self._watch
         assert watch is not None
-        heard, self._heard = self._heard, {}
-        for executor, (incarnation, tailed_index, holdings, heard_ms) in heard.items():
+        while self._heard and len(flight.records) < _HEARD_MAX:
+            executor = next(iter(self._heard))
+            incarnation, tailed_index, holdings, heard_ms = self._heard.pop(executor)
             for record in watch.heard(executor, incarnation, tailed_index, holdings, heard_ms):
                 outlook.add(record, flight)
         for record in watch.overdue(at_ms):

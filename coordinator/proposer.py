@@ -23,10 +23,17 @@ from raftbatch.codec import KEYS_MAX, check_record
 from raftbatch.errors import NoLeader, NotLeader, RaftbatchError
 from raftbatch.fields import BLOB_BYTES_MAX, NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from raftbatch.kinds import Key
-from raftbatch.records import Admit, Record
+from raftbatch.records import Acknowledge, Admit, Cancel, Complete, Forget, Record
 
-REQUEST_BYTES = 64
-"""What a request is counted as in an entry, beside its payload and texts."""
+REQUEST_BYTES = 256
+"""What a request is counted as in an entry, beside its payload and texts.
+
+More than it takes there: an entry is made, and applied, in one turn of the loop, and small
+requests take time too. So there are some thousands of them in one.
+"""
+
+
+_OF_IDS = (Cancel, Acknowledge, Forget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +245,7 @@ class Inbox:
 
     def add_record(self, record: Record, size: int, done: Done) -> None:
         """Let any other record wait for the next entry."""
-        size = max(size, REQUEST_BYTES)
+        size = max(size, REQUEST_BYTES * _requests_of(record))
         self.items += 1
         self.size += size
         self._queue.append(Ask(record, done, size))
@@ -317,6 +324,13 @@ class Inbox:
                 use.size -= size
                 if not use.requests:
                     del self.uses[whose]
+
+
+def _requests_of(record: Record) -> int:
+    """Return how many requests a record is about; 1 at least."""
+    if isinstance(record, Complete):
+        return max(len(record.numbers), 1)
+    return len(record.request_id) if isinstance(record, _OF_IDS) else 1
 
 
 def _columns(

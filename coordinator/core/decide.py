@@ -31,6 +31,9 @@ from raftbatch.settings import Model
 DECISIONS_MAX = 1024
 """Records of one call: what is left is decided with the next."""
 
+_LOOKS_MAX = 8192
+"""Windows that one call looks at: some ten milliseconds. A new leader has to look at all."""
+
 _AHEAD = 2
 """Batches that may wait sealed for each able executor, and at least."""
 
@@ -49,7 +52,8 @@ class Decider:
 
     Attributes:
         is_draining: whether every window is sealed at once, whatever it holds.
-        has_more: whether the last call stopped at `DECISIONS_MAX`: another is due at once.
+        has_more: whether the last call stopped at one of its bounds: another is due at once,
+            also where nothing was decided.
         run_ms: how long batches of a model version run, as the leader measured it.
     """
 
@@ -57,6 +61,7 @@ class Decider:
         self._outlook = outlook
         self.is_draining = self.has_more = False
         self.run_ms: dict[tuple[str, str], int] = {}
+        self._looks = 0
 
     def drain(self) -> None:
         """Seal every window from now on, whatever it holds."""
@@ -74,6 +79,7 @@ class Decider:
         """
         outlook = self._outlook
         self.has_more = False
+        self._looks = _LOOKS_MAX
         if outlook.is_stale:
             return
         self._wake(flight.at_ms)
@@ -163,7 +169,11 @@ class Decider:
 
     def _look_at_touched(self, view: ModelView, settings: Model, at_ms: int) -> None:
         outlook = self._outlook
-        touched, view.touched = view.touched, []
+        touched, view.touched = view.touched[: self._looks], view.touched[self._looks :]
+        self._looks -= len(touched)
+        if view.touched:
+            self.has_more = True
+            outlook.dirty[view.model_id] = None
         for window in touched:
             window.is_touched = False
             if not window.requests:

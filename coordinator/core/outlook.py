@@ -29,6 +29,9 @@ from raftbatch.kinds import Key
 
 _ROWS_PER_STEP = 8192
 
+_WINDOW_ROWS = 16
+"""What a window costs beside its rows: many may hold a row each, and a turn for each is long."""
+
 Uses = Mapping[object, Usage]
 """What is about to wait: in all (None), by model version, by tenant. None is there, or nothing."""
 
@@ -87,15 +90,20 @@ class Outlook:
         for number in ordered(state.batches):
             self.refresh_batch(number)
         yield
+        left = _ROWS_PER_STEP
         for key in ordered(state.windows):
             view = self.windows[key] = WindowView(key)
             for _, lane in sorted(state.windows[key].lanes.items()):
                 numbers = iter(list(lane))
-                while some := list(islice(numbers, _ROWS_PER_STEP)):
+                while some := list(islice(numbers, max(left, 1))):
                     for number in some:
                         view.add(number, state.requests[number])
-                    yield
+                    left -= len(some)
+                    if left <= 0:
+                        yield
+                        left = _ROWS_PER_STEP
             self.touch(view)
+            left -= _WINDOW_ROWS
 
     def look(self, number: int) -> Request | Pending | None:
         """Return what waits under a number, or None where it has ended."""

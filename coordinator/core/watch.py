@@ -11,7 +11,7 @@ shell. Total. Deterministic; times are log time, counted on by the leader.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from coordinator.core.outlook import Outlook
@@ -124,6 +124,10 @@ class Watch:
         model = self._outlook.state.models.get(batch.key[:2])
         if model is not None and model.execution_timeout_microseconds:
             timeout_ms = -(-model.execution_timeout_microseconds // 1000)
+            if len(self._timeouts) > 2 * len(self._running) + 64:
+                # Most have ended in time, and those would stand here until it is over.
+                self._timeouts = [each for each in self._timeouts if each[1:] in self._running]
+                heapify(self._timeouts)
             heappush(self._timeouts, (at_ms + timeout_ms, *key))
 
     def _running_at(self, executor: Executor) -> tuple[int, ...]:

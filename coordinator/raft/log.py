@@ -203,6 +203,10 @@ class ReplicatedLog:
             driver.pump_soon()
             await ended
 
+    def fail(self, error: Fatal) -> None:
+        """End, and stop the node, for a reason that whoever acts on the log has found."""
+        self._driver.fail(error)
+
     def close(self) -> None:
         """End, like a crash but for the files; what was proposed is unknown then."""
         self._driver.close()

@@ -90,6 +90,12 @@ class MemoryLog:
         self.proposals.add(proposal)
         return proposal
 
+    def fail(self, error: Fatal) -> None:
+        """End."""
+        self.failure = error
+        self.proposals.end(OutcomeUnknown(f"this node stopped: {error}"))
+        self.tell()
+
     def tell(self) -> None:
         """Tell all who watch."""
         for told in self._told:
@@ -214,13 +220,7 @@ class Scene:
 
     def fail(self, why: Fatal) -> None:
         """End the log."""
-
-        def fail() -> None:
-            self.log.failure = why
-            self.log.proposals.end(OutcomeUnknown(f"this node stopped: {why}"))
-            self.log.tell()
-
-        self.process.call(fail)
+        self.process.call(self.log.fail, why)
 
     def settle(self, ms: int = 0) -> None:
         """Apply whatever is appended, and let time pass, until nothing more is."""

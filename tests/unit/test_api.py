@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -279,3 +280,59 @@ def _are_what_is_asked_for(leader: Leader, log: ReplicatedLog) -> tuple[Leading,
 def test_submission_states_what_matters_and_no_more() -> None:
     plain = Submission("t", "r", "m", "", "s", 1, b"")
     assert (plain.priority, plain.timeout_ms, plain.parameters) == (None, 0, b"")
+
+
+@pytest.mark.parametrize("what", ["submit", "put_policy"])
+def test_nothing_is_proposed_that_waited_for_a_leader_until_the_end(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    node = Asked(loop)
+    ready = loop.create_future()
+    monkeypatch.setattr(type(node.leader), "is_ready", False)
+    monkeypatch.setattr(node.leader, "ready", lambda: ready)
+    api = node.api
+    task: asyncio.Task[Any] = node.asks(
+        api.submit([submission()]) if what == "submit" else api.put_policy(Policy())
+    )
+    api.close()
+    ready.set_result(None)
+    loop.run_for(0)
+    if what == "submit":
+        assert names(task.result()) == ["draining"]
+    else:
+        with pytest.raises(Draining):
+            task.result()
+    assert node.leader.proposed == 0
+
+
+def test_requests_of_a_large_call_are_taken_over_several_turns(loop: VirtualLoop) -> None:
+    node = Asked(loop)
+    task = loop.create_task(node.api.submit([submission(f"{n}") for n in range(1000)]))
+    taken = []
+    while node.leader.proposed < 1000:
+        before = node.leader.proposed
+        assert loop.step()
+        taken.append(node.leader.proposed - before)
+    assert max(taken) <= 256
+    node.leader.land()
+    answers = loop.run_until_complete(task)
+    assert [each.request_id for each in answers if isinstance(each, Ticket)] == [
+        f"{n}" for n in range(1000)
+    ]
+
+
+def test_versions_are_looked_through_once_for_many_names(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Asked(loop)
+    looks = []
+
+    class Counting(dict[tuple[str, str], Model]):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            looks.append(1)
+            return super().__iter__()
+
+    monkeypatch.setattr(node.state, "models", Counting(node.state.models))
+    many = [submission(f"{n}", model=f"none {n}", version="") for n in range(50)]
+    assert set(names(node.submits(*many))) == {"unknown_model"}
+    assert len(looks) <= 1

@@ -315,3 +315,15 @@ def test_cancel_of_a_caller_that_went_away_is_made(loop: VirtualLoop) -> None:
         loop.run_until_complete(task)
     node.leader.land()
     assert node.outcome("a") == "cancelled"
+
+
+def test_wait_that_would_begin_after_the_end_is_refused(loop: VirtualLoop) -> None:
+    node = Asked(loop)
+    task = node.asks(node.api.outcome("t", "a", timeout_ms=60_000))
+    node.admit("a")
+    node.api.close()
+    assert node.log.pass_barriers() == 1
+    loop.run_for(0)
+    with pytest.raises(Draining):
+        task.result()
+    assert node.api.standing().waits == 0

@@ -86,7 +86,7 @@ def test_no_more_entries_are_in_flight_than_may_be(loop: VirtualLoop) -> None:
 def test_entries_are_grouped_up_to_their_limit_and_a_larger_thing_rides_alone(
     loop: VirtualLoop,
 ) -> None:
-    scene = Scene(loop, config=LeaderConfig(entry_bytes_max=1000, entries_inflight_max=9))
+    scene = Scene(loop, config=LeaderConfig(entry_bytes_max=1400, entries_inflight_max=9))
     scene.begin(put())
     before = len(scene.log.entries)
     for name in "abcd":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -22,7 +23,7 @@ from raftbatch.errors import (
     StaleIncarnation,
 )
 from raftbatch.settings import Policy
-from tests.unit.leader_scene import OTHER, Scene, join, put
+from tests.unit.leader_scene import MODEL, OTHER, Scene, join, put
 
 
 @pytest.fixture
@@ -319,7 +320,64 @@ def test_heartbeat_of_a_life_that_is_over_is_refused(loop: VirtualLoop) -> None:
     scene = Scene(loop)
     scene.begin(put(), join())
     incarnation = scene.replica.state.executors["gpu-1"].incarnation
-    for executor, life in (("gpu-1", incarnation + 1), ("gpu-2", incarnation)):
-        with pytest.raises(StaleIncarnation):
+    for executor, life, error in (
+        ("gpu-1", incarnation - 1, StaleIncarnation),
+        ("gpu-2", incarnation, StaleIncarnation),
+        ("gpu-1", scene.replica.index + 1, NoLeader),  # it joined with a later leader
+        ("gpu-2", scene.replica.index + 1, NoLeader),
+    ):
+        with pytest.raises(error):
             scene.process.call(scene.leader.heartbeat, executor, life, 0, [])
     scene.beat()
+
+
+def test_new_leader_looks_at_all_windows_a_part_in_each_turn(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.core.decide._LOOKS_MAX", 4)
+    scene = Scene(loop)
+    scene.begin(put(max_queue_delay_microseconds=1_000_000), join())
+    for number in range(14):
+        scene.admit(f"{number}", key=(*MODEL, f"{number}"))
+    scene.settle()
+    scene.depose()
+    scene.elect()
+    scene.land()
+    before = len(scene.log.entries)
+    seen = [0]
+    while seen[-1] < 14:
+        assert loop.step()
+        current = scene.leader._current
+        assert current is not None
+        seen.append(0 if current.outlook is None else len(current.outlook.due))
+    assert max(after - earlier for earlier, after in pairwise(seen)) == 4
+    assert len(scene.log.entries) == before
+    scene.settle(1100)
+    assert scene.replica.state.batches
+    scene.check()
+
+
+@pytest.mark.parametrize("what", ["leadership.encode_entry", "core.outlook.Outlook.refresh_batch"])
+@pytest.mark.parametrize("error", [KeyError(7), Invariant("so it is")])
+def test_leader_that_fails_midway_stops_its_node(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
+) -> None:
+    scene = Scene(loop)
+    scene.begin(put(max_batch_size=1), join())
+    scene.admit("a")
+    scene.settle()
+
+    def fails(*_: object) -> None:
+        raise error
+
+    if "Outlook" in what:  # as it is built
+        scene.depose()
+        scene.elect()
+    else:
+        scene.admit("b")
+    monkeypatch.setattr(f"coordinator.{what}", fails)
+    scene.settle()
+    assert isinstance(scene.log.failure, Invariant)
+    assert not scene.leader.is_ready
+    with pytest.raises(NoLeader):
+        scene.admit("c")

@@ -10,6 +10,7 @@ from chaos.worlds.loop import VirtualLoop
 from coordinator.core.watch import Holding
 from coordinator.leader_parts import LeaderConfig
 from raftbatch import records as r
+from raftbatch.errors import PayloadTooLarge
 from raftbatch.kinds import LapseReason
 from tests.unit.leader_scene import Scene, join, put, report
 
@@ -188,3 +189,37 @@ def test_leader_learns_how_long_batches_run(loop: VirtualLoop) -> None:
     assert current is not None
     assert current._decider is not None
     assert current._decider.run_ms == {}
+
+
+def test_executor_found_lost_in_an_entry_that_no_log_takes_is_found_lost_again(
+    loop: VirtualLoop,
+) -> None:
+    scene = _scene(loop)
+    scene.log.refusal = PayloadTooLarge("too large for this log")
+    loop.run_for(1.2 * LEASE_MS / 1000)
+    assert scene.leader.counts.rejected_total == 1
+    scene.log.refusal = None
+    for _ in range(12):
+        scene.settle(LEASE_MS // 8)
+    assert not scene.replica.state.executors
+
+
+def test_heartbeats_that_ask_for_much_are_taken_over_several_entries(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.leadership._HEARD_MAX", 2)
+    executors = [f"gpu-{number}" for number in range(5)]
+    scene = _scene(loop, *executors)
+    for number in range(5):
+        scene.admit(f"{number}")
+    scene.settle()
+    before, fences = len(scene.log.entries), len(scene.log.entries)
+    assert all(each.held for each in scene.replica.state.executors.values())
+    for executor in executors:
+        scene.beat(executor=executor, tailed_index=fences)
+    scene.settle()
+    lapses = [
+        sum(isinstance(each, r.Lapse) for each in scene.entry(index + 1).records)
+        for index in range(before, len(scene.log.entries))
+    ]
+    assert [each for each in lapses if each] == [2, 2, 1]

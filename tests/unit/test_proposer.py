@@ -264,3 +264,28 @@ def test_quick_check_of_a_request_takes_nothing_that_the_slow_one_refuses() -> N
             inbox = Inbox()
             inbox.add_request("n", one, len(one.payload) + len(one.parameters), Asked())
             check_record(inbox.take(1, 1 << 20).records[0])
+
+
+def test_entry_is_about_some_thousands_of_requests_however_small_they_are() -> None:
+    inbox = Inbox()
+    for number in range(5000):
+        _add(inbox, f"{number}", payload=b"")
+    assert 3000 < len(_admit(inbox.take(1, 1 << 20)).request_id) < 4096
+    _admit(inbox.take(1, 1 << 20))
+    ids = tuple([f"{number}" for number in range(3000)])
+    for kind in (r.Cancel, r.Acknowledge, r.Forget):
+        inbox.add_record(kind(("t",) * 3000, ids), 100, Asked())
+    many = tuple(range(1, 3001))
+    kinds, texts, results = (0,) * 3000, ("",) * 3000, (b"",) * 3000
+    of = (1, 1, 1, "g", 1, True, 0, 0, 0, 0, (1,), b"")
+    report = r.Complete(*of, many, kinds, texts, texts, results)
+    inbox.add_record(report, 100, Asked())
+    taken = [inbox.take(1, 1 << 20).records for _ in range(4)]
+    assert [type(record) for records in taken for record in records] == [
+        r.Cancel,
+        r.Acknowledge,
+        r.Forget,
+        r.Complete,
+    ]
+    assert [len(records) for records in taken] == [1, 1, 1, 1]
+    assert inbox.size == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from coordinator.core.effects import Verdict
+from coordinator.core.outlook import Outlook
 from raftbatch import records as r
 from raftbatch.codec import encode_entry
 from raftbatch.kinds import Key, Release
-from raftbatch.settings import Policy
+from raftbatch.settings import Model, Policy
 from tests.unit.core.leading import KEY, assigned, failure, put, seals, started
 
 
@@ -188,3 +189,12 @@ def test_window_of_a_model_that_was_deleted_and_put_anew_is_looked_at() -> None:
     leading.apply()
     assert not leading.outlook.is_stale
     assert list(leading.running["gpu-1"]) == [1]
+
+
+def test_outlook_of_many_small_windows_is_built_in_few_steps() -> None:
+    leading = started(r.PutModel(Model("m", "1", max_queue_delay_microseconds=10_000_000)))
+    for n in range(300):
+        leading.propose(leading.admit(f"{n}", key=("m", "1", f"{n}")))
+        leading.apply()
+    assert len(leading.state.windows) == 300
+    assert 1 <= len(list(Outlook(leading.state).build())) < 10

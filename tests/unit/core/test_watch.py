@@ -105,3 +105,19 @@ def test_watch_remembers_nothing_of_what_has_ended() -> None:
         leading.propose(leading.admit(f"c{n}", f"d{n}"))
         leading.apply()
     assert len(watch._running) < 100
+
+
+def test_watch_remembers_no_timeout_of_what_has_ended_in_time() -> None:
+    leading, watch = _begun(3_600_000_000)
+    for n in range(200):
+        holdings = [_holding(leading, batch, True) for batch in leading.state.batches]
+        watch.heard("gpu-1", _live(leading), 0, holdings, leading.at_ms)
+        leading.propose(*[leading.complete(batch) for batch in leading.running["gpu-1"]])
+        leading.propose(leading.admit(f"c{n}", f"d{n}"))
+        leading.apply()
+    assert len(watch._timeouts) < 300
+    holdings = [_holding(leading, batch, True) for batch in leading.state.batches]
+    watch.heard("gpu-1", _live(leading), 0, holdings, leading.at_ms)
+    held = [each.batch for each in holdings]
+    lapses = watch.overdue(leading.at_ms + 3_600_000)
+    assert sorted(each.batch for each in lapses if isinstance(each, r.Lapse)) == held
