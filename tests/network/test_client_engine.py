@@ -258,7 +258,7 @@ def test_wait_that_is_over_drops_the_number_and_cancels_the_request() -> None:
             return bool(request.submissions)
 
         node.hook = say_nothing
-        async with AsyncClient(node.address, ClientOptions(patience_s=0.05)) as client:
+        async with AsyncClient(node.address, ClientOptions(patience_s=0.3)) as client:
             with pytest.raises(OutcomeUnknown, match="it is cancelled") as caught:
                 await client.infer("echo", Payload(b""), request_id="late")
             assert not caught.value.definite
@@ -288,11 +288,12 @@ def test_what_was_never_sent_is_definitely_not_done() -> None:
         [node] = nodes
 
         async def refuse(session: FakeSession, request: pb.SessionRequest) -> bool:
-            await session.refuse([each.number for each in request.submissions], "overloaded")
+            numbers = [each.number for each in request.submissions]
+            await session.refuse(numbers, "overloaded", retry_after_ms=60_000)
             return True
 
         node.hook = refuse
-        options = ClientOptions(patience_s=0.2, pending_max=2)
+        options = ClientOptions(patience_s=1.0, pending_max=2)
         async with AsyncClient(node.address, options) as client:
             with pytest.raises(Overloaded) as caught:
                 await client.infer("echo", Payload(b""))
