@@ -98,7 +98,7 @@ class Encoder:
             return Encoded(inputs.data, inputs.rows, inputs.signature, False)
         if not isinstance(inputs, Mapping):
             if not self._only:
-                names = ", ".join(self.declared.inputs) or "nothing is declared"
+                names = ", ".join(self.declared.inputs) or "its [models] table declares none"
                 raise InvalidRequest(f"name the inputs: {{name: value}} ({names})")
             inputs = {self._only: inputs}
         found: list[Tensor] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,6 @@ def test_what_is_wrong_is_named(
 def test_cluster_configs_give_an_executor_the_echo(path: Path) -> None:
     config = executor_config(load(RealFiles(), str(path)), "gpu-1", 2)
     assert [each.load.module for each in config.models] == ["executor.examples.echo"]
+    declared = tomllib.loads(path.read_text(encoding="utf-8"))["models"]["echo"]
+    for way in ("inputs", "outputs"):  # so that a client may send a bare text
+        assert [each["name"] for each in declared[way]] == ["text"]
