@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from coordinator.api import Api
+from coordinator.api import Api, Standing
 from coordinator.config import NodeConfig
 from coordinator.founding import adopted, born
 from coordinator.opaque import OpaqueReplica
+from coordinator.overview import Overview, overview
 from coordinator.raft.counters import Counters
 from coordinator.raft.greeting import Adopt, Ask, Join, Joined, Reply, Request, refused
 from coordinator.raft.log import ReplicatedLog
@@ -84,6 +85,8 @@ class NodeState:
     peers: tuple[PeerState, ...] = ()
     space: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
+    standing: Standing | None = None
+    overview: Overview | None = None
 
 
 class Node:
@@ -137,6 +140,8 @@ class Node:
             tuple(self.peers()),
             log.space.name.lower(),
             self._counts(),
+            self.scheduler.api.standing() if self.scheduler is not None else None,
+            overview(self.replica.state) if isinstance(self.replica, Replica) else None,
         )
 
     def _counts(self) -> dict[str, int]:

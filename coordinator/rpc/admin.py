@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
+from coordinator.api import Standing
 from coordinator.node import MemberState, Node
+from coordinator.overview import Overview
 from coordinator.raft.membership import Rank
 from coordinator.rpc.errors import abort
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
@@ -66,6 +68,7 @@ class AdminService:
             ],
             space=state.space,
             counters=dict(state.counters),
+            scheduler=_scheduler(state.standing, state.overview),
         )
 
     async def Members(  # noqa: N802
@@ -165,4 +168,53 @@ def _member(state: MemberState) -> admin_pb2.MemberStatus:
             connected=progress.is_connected,
             in_flight_bytes=progress.in_flight_bytes,
         ),
+    )
+
+
+def _scheduler(
+    standing: Standing | None, state: Overview | None
+) -> admin_pb2.SchedulerStatus | None:
+    if standing is None or state is None:
+        return None
+    return admin_pb2.SchedulerStatus(
+        at_ms=standing.at_ms,
+        requests=standing.requests,
+        batches=standing.batches,
+        outcomes=standing.outcomes,
+        quarantined=standing.quarantined,
+        windows_total=standing.windows,
+        windows=[
+            admin_pb2.WindowStatus(
+                opened_ms=each.opened[0],
+                first_index=each.opened[1],
+                model=each.model[0],
+                version=each.model[1],
+                requests=each.requests,
+                rows=each.rows,
+            )
+            for each in state.windows
+        ],
+        executors_total=standing.executors,
+        executors=[
+            admin_pb2.ExecutorStatus(
+                executor=each.executor,
+                incarnation=each.incarnation,
+                slots=each.slots,
+                held=each.held,
+                draining=each.is_draining,
+                suspended=each.is_suspended,
+            )
+            for each in state.executors
+        ],
+        models_total=standing.models,
+        models=[
+            admin_pb2.ModelStatus(
+                name=each.model[0],
+                version=each.model[1],
+                requests=each.requests,
+                executors=each.executors,
+                deleting=each.is_deleting,
+            )
+            for each in state.models
+        ],
     )

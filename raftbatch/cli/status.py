@@ -24,14 +24,17 @@ from raftbatch.cli.calls import (
     cluster_of,
     run,
 )
-from raftbatch.cli.text import Table, printable, terminal
+from raftbatch.cli.text import Table, Write, iso_time, printable, terminal
 
 if TYPE_CHECKING:
-    from raftbatch.v1.admin_pb2 import StatusReply
+    from raftbatch.v1.admin_pb2 import SchedulerStatus, StatusReply, WindowStatus
     from raftbatch.v1.admin_pb2_grpc import AdminStub
 
 HELP = """\
 Show how it stands with each node: who leads, how far each log is, whom each is connected to.
+
+Below that, by the node that knows most: each model version, the requests for it that have no
+outcome yet, and the executors that have it ready; the executors; and the windows that gather.
 
 Nodes are those of --config, or at the given client addresses. Equal digests at equal applied
 indices mean that nodes have applied the same. What a node waits for, or why it refuses another,
@@ -111,7 +114,30 @@ def _object(target: Target, answer: StatusReply | str) -> dict[str, Any]:
             for each in answer.peers
         ],
         "counters": dict(answer.counters),
+        "scheduler": _scheduler_object(answer),
     }
+
+
+def _scheduler_object(answer: StatusReply) -> dict[str, Any] | None:
+    """Return what the scheduler holds as JSON has it: the message, field by field."""
+    if not answer.HasField("scheduler"):
+        return None
+    found: dict[str, Any] = {}
+    for field, value in _fields(answer.scheduler):
+        is_list = field in ("windows", "executors", "models")
+        found[field] = [dict(_fields(each)) for each in value] if is_list else value
+    for window, shown in zip(answer.scheduler.windows, found["windows"], strict=True):
+        shown["window_id"] = window_id(window)
+    return found
+
+
+def window_id(window: WindowStatus) -> str:
+    """Return what people call a window: `1970-01-01T00:01:02.345Z/17`, in log time."""
+    return f"{iso_time(window.opened_ms)}/{window.first_index}"
+
+
+def _fields(message: Any) -> list[tuple[str, Any]]:
+    return [(each.name, getattr(message, each.name)) for each in message.DESCRIPTOR.fields]
 
 
 def member_object(member: Any) -> dict[str, Any]:
@@ -164,8 +190,49 @@ def _print(answers: list[tuple[Target, StatusReply | str]]) -> None:
             if each.refusal
         ]
     table.flush()
+    told = [each for _, each in answers if not isinstance(each, str) and each.HasField("scheduler")]
+    if told:
+        newest = max(told, key=lambda each: (each.role == "leader", each.applied))
+        notes += _print_scheduler(newest.scheduler, write)
     for note in notes:
         write(printable(note), "yellow")
+
+
+def _print_scheduler(held: SchedulerStatus, write: Write) -> list[str]:
+    """Print what the scheduler holds, by the node that knows most; return what is to be noted."""
+    models = Table("models", ["model", " requests", " executors", "state"], write)
+    notes = []
+    for model in held.models:
+        name = f"{model.name}/{model.version}"
+        state = "being deleted" if model.deleting else "-" if model.executors else "no executor"
+        cells = [name, str(model.requests), str(model.executors), state]
+        models.add([printable(cell) for cell in cells], "" if state == "-" else "red")
+        if model.requests and not model.executors and not model.deleting:
+            notes.append(f"{model.requests} requests for {name} wait: no executor has it ready")
+    models.flush()
+    executors = Table("executors", ["executor", " incarnation", " slots", " held", "state"], write)
+    for each in held.executors:
+        state = "suspended" if each.suspended else "draining" if each.draining else "-"
+        cells = [each.executor, str(each.incarnation), str(each.slots), str(each.held), state]
+        executors.add([printable(cell) for cell in cells], "" if state == "-" else "yellow")
+    executors.flush()
+    if held.windows:
+        windows = Table("windows", ["window", "model", " requests", " rows"], write)
+        for window in held.windows:
+            name = f"{window.model}/{window.version}"
+            cells = [window_id(window), name, str(window.requests), str(window.rows)]
+            windows.add([printable(cell) for cell in cells], "")
+        windows.flush()
+    for what, total, shown in (
+        ("models", held.models_total, len(held.models)),
+        ("executors", held.executors_total, len(held.executors)),
+        ("windows", held.windows_total, len(held.windows)),
+    ):
+        if total > shown:
+            notes.append(f"{total - shown} more {what} are not shown")
+    if held.quarantined:
+        notes.append(f"{held.quarantined} requests are in quarantine")
+    return notes
 
 
 def _row(answer: StatusReply) -> tuple[list[str], str]:

@@ -11,7 +11,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("node_id", "cluster_name", "phase", "waiting", "cluster_id", "incarnation", "role", "term", "leader", "leader_address", "commit", "applied", "digest", "members", "peers", "space", "counters")
+    __slots__ = ("node_id", "cluster_name", "phase", "waiting", "cluster_id", "incarnation", "role", "term", "leader", "leader_address", "commit", "applied", "digest", "members", "peers", "space", "counters", "scheduler")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class StatusReply(_message.Message):
     PEERS_FIELD_NUMBER: _ClassVar[int]
     SPACE_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     cluster_name: str
     phase: str
@@ -53,7 +54,80 @@ class StatusReply(_message.Message):
     peers: _containers.RepeatedCompositeFieldContainer[PeerStatus]
     space: str
     counters: _containers.ScalarMap[str, int]
-    def __init__(self, node_id: _Optional[str] = ..., cluster_name: _Optional[str] = ..., phase: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[Waiting, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[str] = ..., leader_address: _Optional[str] = ..., commit: _Optional[int] = ..., applied: _Optional[int] = ..., digest: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping]]] = ..., space: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    scheduler: SchedulerStatus
+    def __init__(self, node_id: _Optional[str] = ..., cluster_name: _Optional[str] = ..., phase: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[Waiting, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[str] = ..., leader_address: _Optional[str] = ..., commit: _Optional[int] = ..., applied: _Optional[int] = ..., digest: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping]]] = ..., space: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., scheduler: _Optional[_Union[SchedulerStatus, _Mapping]] = ...) -> None: ...
+
+class SchedulerStatus(_message.Message):
+    __slots__ = ("at_ms", "requests", "batches", "outcomes", "quarantined", "windows_total", "windows", "executors_total", "executors", "models_total", "models")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTORS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    EXECUTORS_FIELD_NUMBER: _ClassVar[int]
+    MODELS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    requests: int
+    batches: int
+    outcomes: int
+    quarantined: int
+    windows_total: int
+    windows: _containers.RepeatedCompositeFieldContainer[WindowStatus]
+    executors_total: int
+    executors: _containers.RepeatedCompositeFieldContainer[ExecutorStatus]
+    models_total: int
+    models: _containers.RepeatedCompositeFieldContainer[ModelStatus]
+    def __init__(self, at_ms: _Optional[int] = ..., requests: _Optional[int] = ..., batches: _Optional[int] = ..., outcomes: _Optional[int] = ..., quarantined: _Optional[int] = ..., windows_total: _Optional[int] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., executors_total: _Optional[int] = ..., executors: _Optional[_Iterable[_Union[ExecutorStatus, _Mapping]]] = ..., models_total: _Optional[int] = ..., models: _Optional[_Iterable[_Union[ModelStatus, _Mapping]]] = ...) -> None: ...
+
+class WindowStatus(_message.Message):
+    __slots__ = ("opened_ms", "first_index", "model", "version", "requests", "rows")
+    OPENED_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    opened_ms: int
+    first_index: int
+    model: str
+    version: str
+    requests: int
+    rows: int
+    def __init__(self, opened_ms: _Optional[int] = ..., first_index: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., requests: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class ExecutorStatus(_message.Message):
+    __slots__ = ("executor", "incarnation", "slots", "held", "draining", "suspended")
+    EXECUTOR_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    executor: str
+    incarnation: int
+    slots: int
+    held: int
+    draining: bool
+    suspended: bool
+    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., slots: _Optional[int] = ..., held: _Optional[int] = ..., draining: bool = ..., suspended: bool = ...) -> None: ...
+
+class ModelStatus(_message.Message):
+    __slots__ = ("name", "version", "requests", "executors", "deleting")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTORS_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: str
+    requests: int
+    executors: int
+    deleting: bool
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., requests: _Optional[int] = ..., executors: _Optional[int] = ..., deleting: bool = ...) -> None: ...
 
 class Waiting(_message.Message):
     __slots__ = ("node_id", "why")

@@ -1,0 +1,76 @@
+"""What a status says of the scheduler: windows by their id, executors, models, bounded."""
+
+from __future__ import annotations
+
+from coordinator.core.state import State
+from coordinator.overview import SHOWN_MAX, ExecutorState, ModelState, overview
+from raftbatch import records as r
+from raftbatch.cli.status import _print_scheduler, window_id
+from raftbatch.v1 import admin_pb2
+from tests.unit.core.tables import KEY, Core
+
+
+def test_window_is_called_by_log_time_and_index() -> None:
+    window = admin_pb2.WindowStatus(opened_ms=62_345, first_index=17)
+    assert window_id(window) == "1970-01-01T00:01:02.345Z/17"
+
+
+def test_overview_of_nothing() -> None:
+    found = overview(State())
+    assert (found.windows, found.executors, found.models) == ((), (), ())
+
+
+def test_overview_shows_what_waits_and_who_could_run_it() -> None:
+    core = Core()
+    core.join("gpu-2", slots=3)
+    core.start("a")
+    core.admit("b", "c", rows=2)
+    opened = (core.at_ms, core.state.index)
+    found = overview(core.state)
+    [window] = found.windows
+    assert (window.opened, window.model) == (opened, KEY[:2])
+    assert (window.requests, window.rows) == (2, 4)
+    assert [each.executor for each in found.executors] == ["gpu-1", "gpu-2"]
+    assert found.executors[0] == ExecutorState(
+        "gpu-1", core.state.executors["gpu-1"].incarnation, 1, 1, False, False
+    )
+    by_name = {each.model: each for each in found.models}
+    assert by_name[KEY[:2]] == ModelState(KEY[:2], 3, 2, False)
+    for name in ("gpu-1", "gpu-2"):
+        core.one(r.Drain(name, core.state.executors[name].incarnation, True))
+    found = overview(core.state)
+    assert {each.executors for each in found.models} == {0}
+    assert all(each.is_draining for each in found.executors)
+
+
+def test_overview_is_bounded() -> None:
+    core = Core()
+    for number in range(SHOWN_MAX + 5):
+        assert core.admit(f"r{number}", key=(*KEY[:2], f"s{number}")) == "OK"
+    assert len(overview(core.state).windows) == SHOWN_MAX
+
+
+def test_status_says_loudly_that_nobody_runs_a_model() -> None:
+    lines: list[str] = []
+    held = admin_pb2.SchedulerStatus(
+        windows_total=101,
+        windows=[
+            admin_pb2.WindowStatus(opened_ms=5, first_index=7, model="m", version="1", requests=3)
+        ]
+        * 100,
+        quarantined=2,
+        executors_total=1,
+        executors=[admin_pb2.ExecutorStatus(executor="gpu-1", slots=2, held=1, suspended=True)],
+        models_total=1,
+        models=[admin_pb2.ModelStatus(name="m", version="1", requests=3)],
+    )
+    notes = _print_scheduler(held, lambda line, _: lines.append(line))
+    text = "\n".join(lines)
+    assert "1970-01-01T00:00:00.005Z/7" in text
+    assert "no executor" in text
+    assert "suspended" in text
+    assert notes == [
+        "3 requests for m/1 wait: no executor has it ready",
+        "1 more windows are not shown",
+        "2 requests are in quarantine",
+    ]
