@@ -74,7 +74,7 @@ class Agent:
         self._reporter = Reporter(self.machine, link, self._lost, self._wake)
         self._has_wishes = asyncio.Event()
         self._over: asyncio.Future[str] | None = None
-        self._is_stopping = False
+        self._is_stopping = self._is_leaving = False
         self._beginning: asyncio.Task[None] | None = None
         self._lease_s = 1.0
 
@@ -163,7 +163,8 @@ class Agent:
             self._do(self.machine.end())
 
     def _lost(self) -> None:
-        self._end("lost")
+        # The feed may tell that it has left before the answer does.
+        self._end("drained" if self._is_leaving else "lost")
 
     def _end(self, why: str) -> None:
         """Let this incarnation be over."""
@@ -294,6 +295,7 @@ class Agent:
             if wish is None:
                 await self._changed(self._probed_s(loop.time()))
                 continue
+            self._is_leaving = isinstance(wish, pb.LeaveRequest)
             try:
                 await self._say(wish)
             except Refused as error:
@@ -304,7 +306,7 @@ class Agent:
                 await asyncio.sleep(_SAY_AGAIN_S)
                 continue
             self.machine.said(wish)
-            if isinstance(wish, pb.LeaveRequest):
+            if self._is_leaving:
                 self._end("drained")
                 return
             if isinstance(wish, pb.Probe):
