@@ -131,20 +131,25 @@ def test_interrupt_stops_as_well(one: ServedCluster, loop: str) -> None:
         assert process.logged("node.stopped")
 
 
+def _hangup(one: ServedCluster, disposition: str) -> list[str]:
+    """Return the command of a node that is started so: whoever runs the tests may ignore it too."""
+    set_so = f"import signal; signal.signal(signal.SIGHUP, signal.{disposition}); "
+    code = f"{set_so}from raftbatch.cli.main import main; main()"
+    serve = ["serve", "--node", "n1", "--config", one.file, "--bootstrap"]
+    return [sys.executable, "-c", code, *serve]
+
+
 def test_hangup_stops_as_well(one: ServedCluster) -> None:
-    process = one.start("n1", "--bootstrap")
-    one.ready("n1")
-    process.send(signal.SIGHUP)
-    assert process.ended() == 0
-    assert [each["signal"] for each in process.logged("stop.begun")] == ["SIGHUP"]
-    assert process.logged("node.stopped")
+    with Process(_hangup(one, "SIG_DFL")) as process:
+        process.wait_for("node.started")
+        process.send(signal.SIGHUP)
+        assert process.ended() == 0
+        assert [each["signal"] for each in process.logged("stop.begun")] == ["SIGHUP"]
+        assert process.logged("node.stopped")
 
 
 def test_hangup_that_was_ignored_stays_ignored(one: ServedCluster) -> None:
-    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-    code = f"{ignoring}from raftbatch.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "serve", "--node", "n1", "--config", one.file]
-    with Process([*command, "--bootstrap"]) as process:
+    with Process(_hangup(one, "SIG_IGN")) as process:
         process.wait_for("node.started")
         process.send(signal.SIGHUP)
         one.processes["n1"] = process
