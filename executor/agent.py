@@ -147,7 +147,7 @@ class Agent:
         doing = (self._tail(), self._beat(), self._reporter.run(), self._tell())
         tasks = [asyncio.ensure_future(each) for each in (*doing, self._link.learn())]
         for task in tasks:
-            task.add_done_callback(self._failed)
+            task.add_done_callback(self.failed)
         self._wake()
         why = "stopped"
         try:
@@ -171,7 +171,7 @@ class Agent:
         if self._over is not None and not self._over.done():
             self._over.set_result(why)
 
-    def _failed(self, task: asyncio.Task[None]) -> None:
+    def failed(self, task: asyncio.Task[None]) -> None:
         """Let what no task expects end the executor."""
         error = None if task.cancelled() else task.exception()
         if error is not None and self._over is not None and not self._over.done():

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 from typing import Protocol
 
 from executor.frames import LENGTH, Frame, Load, decode, encode
@@ -86,8 +87,10 @@ class _RealChild:
         self._in, self._out = process.stdin, process.stdout
 
     def send(self, frame: Frame) -> None:
-        if self._process.returncode is None:
-            self._in.write(encode(frame))
+        # uvloop raises where the pipe has closed and the death is not known yet.
+        if self._process.returncode is None and not self._in.is_closing():
+            with suppress(RuntimeError):
+                self._in.write(encode(frame))
 
     async def receive(self) -> Frame | None:
         try:

@@ -42,6 +42,10 @@ class Events(Protocol):
         """Take in what it says."""
         ...
 
+    def failed(self, task: asyncio.Task[None]) -> None:
+        """Take in that a task has ended; with an error it is one that nobody expects."""
+        ...
+
 
 class Crew:
     """See the module's docstring.
@@ -80,7 +84,9 @@ class Crew:
         loop = asyncio.get_running_loop()
         firsts = [loop.create_future() for _ in self._loads]
         for number, first in enumerate(firsts):
-            self._tasks.append(asyncio.ensure_future(self._keep(number, first)))
+            task = asyncio.ensure_future(self._keep(number, first))
+            task.add_done_callback(self._events.failed)  # else nobody would replace the child
+            self._tasks.append(task)
         try:
             await asyncio.gather(*firsts)
         finally:
@@ -128,7 +134,7 @@ class Crew:
         load = self._loads[number]
         try:
             child = await self._children.start(load)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # uvloop's, of a pipe that closes meanwhile
             return Failure(CHILD_NOT_UP, f"no process can be started for {load.name}: {error}")
         self._now[number] = child
         try:

@@ -27,7 +27,7 @@ from raftbatch.world import Connection
 
 _LOG = logging.getLogger(__name__)
 
-_WRITE_BYTES_MAX = 256 << 10  # of bulk, at once: then the connection is asked whether it is full
+_WRITE_BYTES_MAX = 128 << 10  # of bulk, at once: urgent bytes that come meanwhile wait behind it
 
 
 class Link:
