@@ -194,12 +194,14 @@ class Node:
             name: of the model; empty: all.
 
         Raises:
-            NoLeader: definite; the node has no log yet.
+            NoLeader: definite; the node has no log yet, or nothing in it.
         """
         self._opened()
         if not isinstance(self.replica, Replica):
             return []
         state = self.replica.state
+        if not state.term:  # the first Lead brings the first models
+            raise NoLeader(f"{self.config.node_id} has heard of no leader yet", retry_after_ms=100)
         return [
             (state.models[each], each in state.deleting)
             for each in sorted(state.models)

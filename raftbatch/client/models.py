@@ -12,11 +12,11 @@ from functools import partial
 from raftbatch.client.asks import pause_s
 from raftbatch.client.engine import Engine
 from raftbatch.client.inputs import Encoder
-from raftbatch.errors import OutcomeUnknown, UnknownModel
+from raftbatch.errors import Draining, NoLeader, OutcomeUnknown, UnknownModel
 from raftbatch.v1 import model_pb2
 
 _FRESH_S = 60.0  # settings are asked for anew after that
-_LOOKS_MAX = 5  # for a model that is not there: the founding of a cluster takes a moment
+_LOOKS_MAX = 5  # for a model that is not there: a node may be behind
 
 _Name = tuple[str, str]
 
@@ -69,12 +69,18 @@ class Models:
 
     async def _look_up(self, engine: Engine, name: _Name) -> Encoder:
         model, version = name
-        for attempt in range(1, _LOOKS_MAX + 1):
+        loop = asyncio.get_running_loop()
+        since, looks, tries = loop.time(), 0, 0
+        while True:
             link = await engine.link(self._patience_s)
             try:
                 reply = await link.models(model)
+            except (NoLeader, Draining):  # it has heard of nothing yet, or stops
+                if self._patience_s is not None and loop.time() - since >= self._patience_s:
+                    raise
             except OutcomeUnknown:
-                if attempt == _LOOKS_MAX:
+                looks += 1
+                if looks == _LOOKS_MAX:
                     raise
             else:
                 found = [
@@ -84,10 +90,12 @@ class Models:
                 ]
                 if found:
                     return Encoder(max(found, key=_age))
-            await engine.pause(pause_s(attempt))
-        raise UnknownModel(
-            f"there is no model {model}{f' of version {version}' if version else ''}"
-        )
+                looks += 1
+                if looks == _LOOKS_MAX:
+                    of_version = f" of version {version}" if version else ""
+                    raise UnknownModel(f"there is no model {model}{of_version}")
+            tries += 1
+            await engine.pause(pause_s(tries))
 
 
 def _age(model: model_pb2.Model) -> tuple[int, str]:
