@@ -66,7 +66,7 @@ async def submit(channel: grpc.aio.Channel, *submissions: pb.Submission) -> list
 
 async def outcome(channel: grpc.aio.Channel, request_id: str, index: int = 0) -> pb.Outcome:
     """Return what became of a request."""
-    request = pb.AwaitRequest(request_id=request_id, index=index, wait_ms=20_000)
+    request = pb.AwaitRequest(request_id=request_id, index=index, wait_ms=60_000)
     reply = await GatewayStub(channel).Await(request)
     assert reply.HasField("outcome"), reply
     found: pb.Outcome = reply.outcome

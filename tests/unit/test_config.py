@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,4 +198,7 @@ def test_cluster_config_that_explains_shows_the_defaults(tmp_path: Path) -> None
     default = load_node(FILES, write(tmp_path, GOOD), "n1")
     for part in ("log", "storage", "server", "scheduler", "sessions"):
         assert getattr(shown, part) == getattr(default, part), part
-    assert shown.founding == (*default.founding, PutModel(Model("echo", "1")))
+    *first, put = shown.founding
+    assert isinstance(put, PutModel)
+    assert tuple(first) == default.founding
+    assert replace(put.model, config=b"") == Model("echo", "1")  # but for what it takes and gives
