@@ -60,20 +60,23 @@ class RealChildren:
     """Starts processes of this Python."""
 
     async def start(self, load: Load) -> Child:
-        """Start one. Raises OSError where there is no room for it."""
+        """Start one. Raises OSError where it cannot be started."""
         environment = dict(os.environ)
         for name in _THREADS:
             environment.setdefault(name, str(load.threads))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "executor.worker",
-            str(os.getpid()),
-            stdin=PIPE,
-            stdout=PIPE,
-            limit=_BUFFER_BYTES,
-            env=environment,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "executor.worker",
+                str(os.getpid()),
+                stdin=PIPE,
+                stdout=PIPE,
+                limit=_BUFFER_BYTES,
+                env=environment,
+            )
+        except RuntimeError as error:  # uvloop's, of a pipe that closes meanwhile
+            raise OSError(str(error)) from error
         child = _RealChild(process)
         child.send(load)
         return child

@@ -23,6 +23,7 @@ from executor.core.values import Answer
 from executor.model import FREE, ItemError, Tensor
 from raftbatch import tensors
 from raftbatch.errors import InvalidRequest
+from raftbatch.signatures import bucket
 
 INVALID_INPUT = "invalid_input"
 BAD_OUTPUT = "bad_output"
@@ -129,7 +130,7 @@ def stack(
             continue
         if each.free_axes:
             own = [tuple([part.shape[axis + 1] for axis in each.free_axes]) for part in parts]
-            sizes = [_bucket(each, max(column)) for column in zip(*own, strict=True)]
+            sizes = [bucket(max(column), each.buckets) for column in zip(*own, strict=True)]
             lengths[each.name] = [
                 size for size, count in zip(own, counts, strict=True) for _ in range(count)
             ]
@@ -212,15 +213,6 @@ def _elements(declared: Tensor, tensor: tensors.Tensor, rows: int) -> list[Any]:
         return flat
     each = len(flat) // rows
     return [flat[begin : begin + each] for begin in range(0, len(flat), each or 1)] or [[]] * rows
-
-
-def _bucket(declared: Tensor, size: int) -> int:
-    """Return what a length is padded to: as the batch key has it, or not at all."""
-    if not declared.buckets:
-        return size
-    largest = declared.buckets[-1]
-    beyond = -(-size // largest) * largest
-    return next((bucket for bucket in declared.buckets if bucket >= size), beyond)
 
 
 def _padded(declared: Tensor, parts: Sequence[Array], sizes: Sequence[int]) -> Array:

@@ -134,7 +134,7 @@ class Crew:
         load = self._loads[number]
         try:
             child = await self._children.start(load)
-        except (OSError, RuntimeError) as error:  # uvloop's, of a pipe that closes meanwhile
+        except OSError as error:
             return Failure(CHILD_NOT_UP, f"no process can be started for {load.name}: {error}")
         self._now[number] = child
         try:

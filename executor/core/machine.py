@@ -37,7 +37,6 @@ from executor.core.values import (
 )
 from raftbatch.v1 import dispatch_pb2 as pb
 
-CHILD_DIED = "child_died"
 DUES_MAX = 256
 """Reports of one call."""
 

@@ -19,7 +19,7 @@ from raftbatch import tensors
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.executors import CALL_S, Cluster
+from tests.e2e.executors import CALL_S, ELSEWHERE, Cluster
 from tests.e2e.processes import LIMIT_S, RAFTBATCH, Process
 from tests.e2e.test_requests import outcome
 
@@ -84,8 +84,6 @@ class = "Echo"
 # Leases have to run out, one after another, on machines that have other things to do too.
 _LIMIT_S = 4 * LIMIT_S
 
-_ELSEWHERE = ("not_leader", "no_leader", "draining", "outcome_unknown")
-
 Test = Callable[["Scene"], Coroutine[Any, Any, None]]
 
 
@@ -128,7 +126,7 @@ class Scene:
             [result] = (await self.cluster.ask(once)).results
             if result.HasField("ticket"):
                 return int(result.ticket.index)
-            assert result.error.slug in _ELSEWHERE, result.error
+            assert result.error.slug in ELSEWHERE, result.error
             await self.cluster.turn_to(result.error.leader)
 
     async def told(self, request_id: str, index: int = 0) -> pb.Outcome:

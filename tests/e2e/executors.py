@@ -66,7 +66,7 @@ class Cluster:
                 return await call(self._channels[self._leader])
             except grpc.aio.AioRpcError as error:
                 said = error_of(error)
-                if said is not None and said.slug not in _ELSEWHERE:
+                if said is not None and said.slug not in ELSEWHERE:
                     raise
             await self.turn_to(said.leader if said is not None else "")
 
@@ -84,7 +84,7 @@ class Cluster:
             pass
 
 
-_ELSEWHERE = ("not_leader", "no_leader", "draining", "outcome_unknown")
+ELSEWHERE = ("not_leader", "no_leader", "draining", "outcome_unknown")
 
 
 def error_of(error: grpc.aio.AioRpcError) -> error_pb2.Error | None:
@@ -179,7 +179,7 @@ class EchoExecutor:
                         message = dispatch_pb2.FeedMessage()
             except grpc.aio.AioRpcError as error:
                 said = error_of(error)
-                if said is not None and said.slug not in _ELSEWHERE:
+                if said is not None and said.slug not in ELSEWHERE:
                     raise
             await self._cluster.pause(_PAUSE_S)
 
@@ -233,7 +233,7 @@ class EchoExecutor:
 
         while True:
             result = await self._cluster.ask(once)
-            if not result.HasField("error") or result.error.slug not in _ELSEWHERE:
+            if not result.HasField("error") or result.error.slug not in ELSEWHERE:
                 return
             await self._cluster.turn_to(result.error.leader)
 
