@@ -205,12 +205,12 @@ def _of_state(state: State) -> Iterator[Metric]:
     yield _fact_total("batches_bisected", "Batches halved after failures.", counters.bisected)
     yield _fact_total("requests_quarantined", "Requests set aside.", counters.quarantined)
     yield _fact("requests_waiting", "Requests without an outcome.", use.requests)
-    yield _fact("rows_waiting", "Their rows.", use.rows)
-    yield _fact("waiting_bytes", "Their payloads and parameters.", use.size)
+    yield _fact("rows_waiting", "Rows of requests without an outcome.", use.rows)
+    yield _fact("waiting_bytes", "Payloads and parameters of those, in bytes.", use.size)
     yield _fact("windows", "Windows that gather, none empty.", len(state.windows))
     yield _fact("batches", "Sealed batches that are not done with.", len(state.batches))
     yield _fact("outcomes_known", "Outcomes within retention.", len(state.ended))
-    yield _fact("outcome_bytes", "What those take.", state.outcome_bytes)
+    yield _fact("outcome_bytes", "Bytes of outcomes within retention.", state.outcome_bytes)
     yield _fact("quarantine", "Requests in quarantine now.", len(state.quarantine))
     executors = list(state.executors.values())
     states = {"ready": 0, "draining": 0, "suspended": 0}
@@ -259,8 +259,8 @@ def _of_loads(loads: Mapping[str, Load]) -> Iterator[Metric]:
         values = {executor: value(load) for executor, load in shown}
         yield _gauges(f"executor_{name}", said + _LEADER, "executor", values)
     for name, said, place in (
-        ("instances", "Processes of an executor that run a model.", 0),
-        ("instances_busy", "Those that run something.", 1),
+        ("instances", "Processes of an executor, by the model they run.", 0),
+        ("instances_busy", "Processes of an executor that run something now.", 1),
     ):
         labels = ["executor", "model", "version"]
         family = GaugeMetricFamily(f"raftbatch_executor_{name}", said + _LEADER, labels=labels)
@@ -269,8 +269,8 @@ def _of_loads(loads: Mapping[str, Load]) -> Iterator[Metric]:
                 family.add_metric([executor, *each.model], (each.instances, each.busy)[place])
         yield family
     for name, said, place in (
-        ("device_memory_bytes", "Memory of a device in use.", 0),
-        ("device_memory_limit_bytes", "Memory of a device.", 1),
+        ("device_memory_bytes", "Memory in use of an executor's device, by anybody.", 0),
+        ("device_memory_limit_bytes", "Memory of an executor's device.", 1),
     ):
         labels = ["executor", "device"]
         family = GaugeMetricFamily(f"raftbatch_executor_{name}", said + _LEADER, labels=labels)
@@ -283,10 +283,22 @@ def _of_loads(loads: Mapping[str, Load]) -> Iterator[Metric]:
 
 _EXECUTOR: tuple[tuple[str, str, Callable[[Load], float]], ...] = (
     ("batches_running", "Batches that an executor runs.", lambda load: load.running),
-    ("batches_waiting", "Batches that wait in its slots.", lambda load: load.waiting),
-    ("cpu_ratio", "Of the CPUs that it may use, 0 to 1.", lambda load: load.cpu_permille / 1000),
-    ("memory_bytes", "Resident, its processes too.", lambda load: load.memory_bytes),
-    ("memory_limit_bytes", "What it may have; 0: unknown.", lambda load: load.memory_limit_bytes),
+    ("batches_waiting", "Batches that wait in an executor's slots.", lambda load: load.waiting),
+    (
+        "cpu_ratio",
+        "CPU an executor takes of what it may use, 0 to 1.",
+        lambda load: load.cpu_permille / 1000,
+    ),
+    (
+        "memory_bytes",
+        "Resident memory of an executor and its processes.",
+        lambda load: load.memory_bytes,
+    ),
+    (
+        "memory_limit_bytes",
+        "Memory an executor may take; 0: unknown.",
+        lambda load: load.memory_limit_bytes,
+    ),
 )
 
 

@@ -157,9 +157,9 @@ def test_names_follow_the_rules(shown: Shown) -> None:
 
 def test_documents_list_every_metric_and_no_other(shown: Shown) -> None:
     text = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^\| `(raftbatch_\w+)", text, re.MULTILINE))
+    listed = set(re.findall(r"^\| `(raftbatch_\w+)` \| (\w+)", text, re.MULTILINE))
     there = {
-        f"{name}_total" if family.type == "counter" else name
+        (f"{name}_total" if family.type == "counter" else name, family.type)
         for name, family in shown.families().items()
     }
     assert listed == there
