@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 from coordinator.config import ServerLimits
 from coordinator.rpc.http import HttpPort
 from raftbatch.errors import CannotStart
-from raftbatch.realworld import RealClock, RealNetwork
+from raftbatch.realworld import RealClock, RealNetwork, RealTLS, load_tls
 from tests.e2e.cluster import free_ports
 from tests.e2e.processes import LIMIT_S
+from tests.network.certificates import Authority
 from tests.unit.http_scene import HttpScene
 
 LONG_S = 600.0
@@ -88,7 +90,7 @@ class Asked:
 Test = Callable[[Asked], Coroutine[Any, Any, None]]
 
 
-def run(folder: Path, test: Test, **limits: int) -> None:
+def run(folder: Path, test: Test, tls: RealTLS | None = None, **limits: int) -> None:
     """Run a test against an open port."""
 
     async def main() -> None:
@@ -97,7 +99,7 @@ def run(folder: Path, test: Test, **limits: int) -> None:
         limits.setdefault("http_request_ms_max", int(LONG_S * 1000))
         server = ServerLimits(**limits)
         scene.node.config = dataclasses.replace(scene.node.config, server=server)
-        port = HttpPort(scene.node, RealNetwork(), RealClock(), None)
+        port = HttpPort(scene.node, RealNetwork(), RealClock(), tls)
         await port.open()
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -305,3 +307,33 @@ def test_port_in_use_is_said(tmp_path: Path) -> None:
         await again.close()
 
     run(tmp_path, test)
+
+
+def test_port_with_certificates_answers_those_who_have_one(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    own, operator = load_tls(*authority.issue("n1")), load_tls(*authority.issue("operator"))
+    stranger = load_tls(*other.issue("stranger"))
+    nobody = ssl.create_default_context(cafile=authority.certificate)
+    nobody.check_hostname = False
+
+    async def test(asked: Asked) -> None:
+        host, _, number = asked.scene.node.config.addresses.http.rpartition(":")
+
+        async def status(context: ssl.SSLContext | None) -> bytes:
+            try:
+                reader, writer = await asyncio.open_connection(host, int(number), ssl=context)
+            except OSError:
+                return b""
+            try:
+                writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                return (await reader.read())[9:12]
+            except OSError:
+                return b""
+            finally:
+                writer.close()
+
+        assert await status(operator.client) == b"200"
+        for context in (nobody, stranger.client, None):
+            assert await status(context) == b"", context
+
+    run(tmp_path, test, tls=own)

@@ -22,9 +22,8 @@ LOAD = Load(
 @pytest.fixture
 def loop() -> Iterator[VirtualLoop]:
     """Yield a loop on virtual time."""
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
+    with VirtualLoop() as loop:
+        yield loop
 
 
 def live(incarnation: int, name: str = "gpu-1") -> dict[str, Executor]:
@@ -53,7 +52,7 @@ def test_old_load_says_nothing_any_more_and_is_let_go(loop: VirtualLoop) -> None
 
     loads = Loads()
     assert loop.run_until_complete(take("gpu-1")) == {"gpu-1": LOAD}
-    loop.run_for(int(1.5 * loads.fresh_s * 1e9))
+    loop.run_for(1.5 * loads.fresh_s)
     assert loop.run_until_complete(take("gpu-2")) == {"gpu-2": LOAD}
     assert list(loads._loads) == ["gpu-2"]
 
