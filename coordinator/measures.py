@@ -11,7 +11,7 @@ Called by: the replica, behind all other listeners. One thread: the loop's.
 
 from __future__ import annotations
 
-from coordinator.core.effects import Applied, Revoked, Verdict
+from coordinator.core.effects import Applied, Revoked, Verdict, Verdicts
 from coordinator.core.state import State
 from coordinator.raft.spread import MS, Spread
 from coordinator.replica import Replica
@@ -66,13 +66,13 @@ class Measures:
             return
         state = self._replica.state
         for record, reply in zip(entry.records, applied.replies, strict=True):
-            if type(record) is r.Admit or reply.verdict is not Verdict.OK:
+            if isinstance(reply, Verdicts) or reply.verdict is not Verdict.OK:
                 continue
-            if isinstance(record, r.Seal):
+            if type(record) is r.Seal:
                 self._seal(state, record)
-            elif isinstance(record, r.Assign):
+            elif type(record) is r.Assign:
                 self._assign(state, record)
-            elif isinstance(record, r.Complete) and record.last:
+            elif type(record) is r.Complete and record.last:
                 self.infer_ns.add(record.infer_ns)
         for effect in applied.effects:
             if type(effect) is Revoked:

@@ -303,7 +303,7 @@ def _http_port(node: Node, world: World, tls: TLS | None) -> HttpPort | None:
             f"nodes.{node.config.node_id}.http names an HTTP port, which needs {error.name}, and "
             "that is not installed: pip install 'raftbatch[http]', or take http out of the file"
         ) from None
-    return HttpPort(node, world.network, world.clock, tls)
+    return HttpPort(node, world, tls)
 
 
 class _Freezing:

@@ -10,14 +10,17 @@ loop that serves this is the node's own: that it answers says that it turns.
 
 What lives here: paths, and the answers' form. What must never live here: HTTP itself
 (aiohttp), a reason (`coordinator.readiness`), a number (`rpc.metrics`). Called by: the
-composition root. One thread: the loop's.
+composition root. One thread: the loop's; another makes the text of metrics.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -33,7 +36,7 @@ from coordinator.replica import Replica
 from coordinator.rpc.guard import Bounds, Guard
 from coordinator.rpc.metrics import NodeMetrics
 from raftbatch.errors import CannotStart
-from raftbatch.world import TLS, Clock, Listener, Network
+from raftbatch.world import TLS, Listener, Worker, World
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,21 +50,21 @@ class HttpPort:
 
     Args:
         node: whom it is about.
-        network: where it listens.
-        clock: of this node.
+        world: the ports.
         tls: certificates, which those who ask must show too; None for none.
     """
 
-    def __init__(self, node: Node, network: Network, clock: Clock, tls: TLS | None) -> None:
+    def __init__(self, node: Node, world: World, tls: TLS | None) -> None:
         self._node = node
-        self._network = network
-        self._clock = clock
+        self._world = world
         self._tls = tls
+        self._worker: Worker | None = None
+        self._texts: dict[str, asyncio.Future[tuple[bytes, str]]] = {}  # under way
         self._pulse: Pulse | None = None
         self._listener: Listener | None = None
         self._guard: Guard | None = None
         self._metrics = NodeMetrics(node, lambda: self._guard.cut if self._guard else {})
-        self._paths: dict[str, Callable[[web.BaseRequest], web.Response]] = {
+        self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/livez": self._livez,
             "/metrics": self._exposed,
             "/readyz": self._readyz,
@@ -91,17 +94,18 @@ class HttpPort:
         self._guard = Guard(server, bounds)
         listen = self._node.config.addresses.http_listen
         try:
-            self._listener = await self._network.serve(listen, self._guard, self._tls)
+            self._listener = await self._world.network.serve(listen, self._guard, self._tls)
         except OSError as error:
             raise CannotStart(
                 f"cannot listen for HTTP at {listen}: {error.strerror or error}. Another process "
                 "has the port, perhaps this node, which runs already, or the address is not this "
                 "machine's: give the node another `http` or `http_listen`, or none"
             ) from None
+        self._worker = self._world.workers.start("metrics")
 
     def opened(self, log: ReplicatedLog) -> None:
         """Take in that the node's log is open."""
-        self._pulse = self._metrics.pulse = Pulse(self._clock, lambda: log.heard_commit)
+        self._pulse = self._metrics.pulse = Pulse(self._world.clock, lambda: log.heard_commit)
         self._pulse.begin()
         if isinstance(self._node.replica, Replica):
             self._metrics.measures = Measures(self._node.replica, log.last_index)
@@ -116,6 +120,10 @@ class HttpPort:
             await self._listener.close()
         if self._guard is not None:
             self._guard.close()
+        for text in self._texts.values():
+            text.cancel()
+        if self._worker is not None:
+            self._worker.close()
 
     # Answers.
 
@@ -128,17 +136,33 @@ class HttpPort:
             response = _refused(HTTPStatus.METHOD_NOT_ALLOWED, f"ask with {' or '.join(_METHODS)}")
             response.headers["Allow"] = ", ".join(_METHODS)
         else:
-            response = answer(request)
+            response = await answer(request)
         response.headers["Cache-Control"] = "no-store"
         response.headers["Server"] = "raftbatch"
         response.force_close()  # a connection serves one request
         return response
 
-    def _exposed(self, request: web.BaseRequest) -> web.Response:
-        body, content_type = self._metrics.exposed(request.headers.get("Accept", ""))
+    async def _exposed(self, request: web.BaseRequest) -> web.Response:
+        accept = request.headers.get("Accept", "")
+        text = self._texts.get(accept)
+        if text is None:  # else it is of this very moment, and does for all who ask so now
+            make, content_type = self._metrics.exposing(accept)
+            text = self._texts[accept] = asyncio.get_running_loop().create_future()
+            assert self._worker is not None
+            self._worker.submit(make, partial(self._made, accept, content_type))
+        body, content_type = await asyncio.shield(text)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    def _livez(self, _request: web.BaseRequest) -> web.Response:
+    def _made(self, accept: str, content_type: str, made: Future[bytes]) -> None:
+        text = self._texts.pop(accept)
+        error = made.exception()
+        if error is None:
+            text.set_result((made.result(), content_type))
+        else:
+            text.set_exception(error)
+            text.exception()  # perhaps nobody waits any more
+
+    async def _livez(self, _request: web.BaseRequest) -> web.Response:
         log = self._node.log
         failure = None if log is None else log.failure
         found = self._said({"live": failure is None})
@@ -146,7 +170,7 @@ class HttpPort:
             found["reasons"] = [f"this node has failed: {failure}"]
         return _json(HTTPStatus.OK if failure is None else HTTPStatus.SERVICE_UNAVAILABLE, found)
 
-    def _readyz(self, request: web.BaseRequest) -> web.Response:
+    async def _readyz(self, request: web.BaseRequest) -> web.Response:
         asked = request.query.getall("model", [])
         if set(request.query) - {"model"} or len(asked) > 1 or "" in asked:
             said = "ask for /readyz, or for /readyz?model=NAME or /readyz?model=NAME/VERSION"

@@ -10,6 +10,7 @@ by: `rpc.http`. One thread: the loop's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -19,7 +20,6 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 import raftbatch
 from coordinator.api import Api
@@ -50,7 +50,7 @@ _TRAFFIC = (
 )
 
 
-class NodeMetrics(Collector):
+class NodeMetrics:
     """See the module's docstring.
 
     Args:
@@ -71,9 +71,7 @@ class NodeMetrics(Collector):
         self._cut = cut
         self._leader: str | None = None
         self._is_current = False
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
+        self._process = ProcessCollector(registry=None)
 
     def look(self) -> None:
         """Take in that the log's leader may be another."""
@@ -83,14 +81,17 @@ class NodeMetrics(Collector):
             self._leader = leader
             self.leader_changes += 1
 
-    def exposed(self, accept: str) -> tuple[bytes, str]:
-        """Return all as text, and its content type.
+    def exposing(self, accept: str) -> tuple[Callable[[], bytes], str]:
+        """Take all as it is now; return what makes text of it, on any thread, and its content type.
+
+        To take it is quick. The text of a hundred models and executors takes as long as an
+        election, which the loop must not.
 
         Args:
             accept: the header of that name; it chooses between Prometheus's two forms.
         """
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return partial(encode, _Taken(list(self.collect()), self._process)), content_type
 
     def collect(self) -> Iterator[Metric]:
         """Yield all, as they are now."""
@@ -186,6 +187,19 @@ class NodeMetrics(Collector):
         yield _histogram("cluster_batch_queue_seconds", said + _SINCE, measures.queue_ms, S // MS)
         said = "How long models ran for a batch, by the executor's word." + _SINCE
         yield _histogram("cluster_batch_infer_seconds", said, measures.infer_ns, S)
+
+
+class _Taken(CollectorRegistry):
+    """What was taken, as the library wants it; what the system says of the process comes last."""
+
+    def __init__(self, taken: list[Metric], process: ProcessCollector) -> None:
+        super().__init__(auto_describe=False)
+        self._taken = taken
+        self._process = process
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._taken
+        yield from self._process.collect()
 
 
 def _of_state(state: State) -> Iterator[Metric]:

@@ -15,7 +15,7 @@ import pytest
 from coordinator.config import ServerLimits
 from coordinator.rpc.http import HttpPort
 from raftbatch.errors import CannotStart
-from raftbatch.realworld import RealClock, RealNetwork, RealTLS, load_tls
+from raftbatch.realworld import RealTLS, RealWorld, load_tls
 from tests.e2e.cluster import free_ports
 from tests.e2e.processes import LIMIT_S
 from tests.network.certificates import Authority
@@ -99,7 +99,7 @@ def run(folder: Path, test: Test, tls: RealTLS | None = None, **limits: int) -> 
         limits.setdefault("http_request_ms_max", int(LONG_S * 1000))
         server = ServerLimits(**limits)
         scene.node.config = dataclasses.replace(scene.node.config, server=server)
-        port = HttpPort(scene.node, RealNetwork(), RealClock(), tls)
+        port = HttpPort(scene.node, RealWorld(), tls)
         await port.open()
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -300,7 +300,7 @@ def test_fault_of_ours_is_logged_and_answered(
 
 def test_port_in_use_is_said(tmp_path: Path) -> None:
     async def test(asked: Asked) -> None:
-        again = HttpPort(asked.scene.node, RealNetwork(), RealClock(), None)
+        again = HttpPort(asked.scene.node, RealWorld(), None)
         at = asked.scene.node.config.addresses.http
         with pytest.raises(CannotStart, match=f"cannot listen for HTTP at {at}: .*in use"):
             await again.open()

@@ -50,9 +50,13 @@ def test_old_load_says_nothing_any_more_and_is_let_go(loop: VirtualLoop) -> None
         loads.take(name, 7, LOAD)
         return loads.of(live(7) | live(7, "gpu-2"))
 
+    async def known() -> dict[str, Load]:
+        return loads.of(live(7))
+
     loads = Loads()
     assert loop.run_until_complete(take("gpu-1")) == {"gpu-1": LOAD}
     loop.run_for(1.5 * loads.fresh_s)
+    assert loop.run_until_complete(known()) == {}
     assert loop.run_until_complete(take("gpu-2")) == {"gpu-2": LOAD}
     assert list(loads._loads) == ["gpu-2"]
 

@@ -25,8 +25,10 @@ def below(spread: Spread, bound: int) -> int:
 
 def test_batches_are_counted_by_reason_rows_and_waiting() -> None:
     found, measures = scene()
-    found.admit("a", "b", rows=2)
-    found.at_ms += 30
+    found.admit("a", rows=2)
+    found.at_ms += 20
+    found.admit("b", rows=2)
+    found.at_ms += 10
     numbers = (found.number("b"), found.number("a"))  # the oldest is not the first in the batch
     batch = found.state.next_batch
     live = found.state.executors["gpu-1"]

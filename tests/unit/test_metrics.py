@@ -42,9 +42,9 @@ class Shown(HttpScene):
 
     def text(self) -> str:
         """Return all, in the older form."""
-        body, content_type = self.metrics.exposed("")
+        make, content_type = self.metrics.exposing("")
         assert content_type.startswith("text/plain; version=0.0.4")
-        return body.decode()
+        return make().decode()
 
     def families(self) -> dict[str, Metric]:
         """Return all of raftbatch's, as Prometheus's own parser reads them."""
@@ -138,9 +138,9 @@ def test_facts_of_the_cluster_wait_until_the_node_has_caught_up(tmp_path: Path) 
 
 
 def test_both_forms_are_read_by_prometheus_itself(shown: Shown) -> None:
-    body, content_type = shown.metrics.exposed("application/openmetrics-text; version=1.0.0")
+    make, content_type = shown.metrics.exposing("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
-    new = {each.name for each in open_metrics(body.decode())}  # type: ignore[no-untyped-call]
+    new = {each.name for each in open_metrics(make().decode())}  # type: ignore[no-untyped-call]
     assert set(shown.families()) <= new
     assert {"process_cpu_seconds", "process_resident_memory_bytes"} <= new
 
