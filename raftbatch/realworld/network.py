@@ -127,8 +127,9 @@ class RealListener:
         peer = "unknown"
         try:
             peer = address_text(accepted.getpeername())
-            transport, connection = await self._loop.connect_accepted_socket(
-                self._protocol,
+            connection = self._protocol()  # uvloop returns another where there is TLS
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: connection,
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=_HANDSHAKE_S if self._context else None,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from coordinator.config import ServerLimits
 from coordinator.rpc.http import HttpPort
@@ -90,7 +91,13 @@ class Asked:
 Test = Callable[[Asked], Coroutine[Any, Any, None]]
 
 
-def run(folder: Path, test: Test, tls: RealTLS | None = None, **limits: int) -> None:
+def run(
+    folder: Path,
+    test: Test,
+    tls: RealTLS | None = None,
+    loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    **limits: int,
+) -> None:
     """Run a test against an open port."""
 
     async def main() -> None:
@@ -107,7 +114,8 @@ def run(folder: Path, test: Test, tls: RealTLS | None = None, **limits: int) -> 
         finally:
             await port.close()
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
 
 
 def test_live_and_ready_say_how_the_node_stands(tmp_path: Path) -> None:
@@ -309,7 +317,10 @@ def test_port_in_use_is_said(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_port_with_certificates_answers_those_who_have_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_port_with_certificates_answers_those_who_have_one(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     own, operator = load_tls(*authority.issue("n1")), load_tls(*authority.issue("operator"))
     stranger = load_tls(*other.issue("stranger"))
@@ -336,4 +347,4 @@ def test_port_with_certificates_answers_those_who_have_one(tmp_path: Path) -> No
         for context in (nobody, stranger.client, None):
             assert await status(context) == b"", context
 
-    run(tmp_path, test, tls=own)
+    run(tmp_path, test, tls=own, loop=loop)
