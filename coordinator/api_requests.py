@@ -110,7 +110,8 @@ class RequestsApi(ApiBase):
         if known is None:
             return hashed
         verdict, ticket = answer_known(state, known, hashed)
-        if verdict in (Verdict.KNOWN, Verdict.ENDED):
+        is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)
+        if is_same:
             call.answer(place, Ticket(submission.request_id, ticket))
         else:
             call.refuse(place, error_of(verdict))

@@ -46,7 +46,8 @@ class Appending:
 
     def reset(self) -> None:
         """Forget what was compared: a new term has another leader."""
-        self.verified = self.heard = self._acknowledged = self._answered = 0
+        self.heard = 0
+        self.verified = self._acknowledged = self._answered = 0
 
     def connected(self) -> None:
         """Forget what was answered: it may be lost with the connection that it went over."""
