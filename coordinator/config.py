@@ -65,7 +65,7 @@ class ServerLimits:
             them; one more is refused at once.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
-        http_connections_max: of the HTTP port; one more is closed at once. Each serves one request.
+        http_connections_max: of the HTTP port; one more ends the oldest. Each serves one request.
         http_request_ms_max: how long such a connection may take in all, to ask and to read.
         http_request_bytes_max: what may come over it.
         transfer_ms_max: how long a leader that is told to stop tries to hand over.

@@ -1,9 +1,9 @@
 """What stands between a socket and the library that speaks HTTP: bounds that hold whatever comes.
 
 A connection serves one request. It may take so long in all, from its first byte to the last
-of the answer, and bring so many bytes; there may be so many of them. Whoever goes beyond
-loses the connection, and nobody else notices: half a request, a reader that does not read
-and a flood cost a little memory, for seconds.
+of the answer, and bring so many bytes; there may be so many of them, and when one more comes
+the oldest ends, since whoever means it is answered at once. So half a request, a reader that
+does not read and a flood cost a little memory, for seconds, and keep nobody else out.
 
 What lives here: those bounds. What must never live here: HTTP. Called by: `rpc.http`. One
 thread: the loop's.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,19 @@ class Guarded(asyncio.Protocol):
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._inner: asyncio.Protocol | None = None
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._left = guard.bounds.bytes_max
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, if there is room for it."""
+        """Begin; where there are as many as may be, the oldest makes room."""
         guard = self._guard
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
         if len(guard.open) >= guard.bounds.connections_max:
-            self._cut("full")
-            return
+            next(iter(guard.open)).cut("full")
         guard.open[self] = None
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(guard.bounds.lifetime_s, self._cut, "slow")
+        self._timer = loop.call_later(guard.bounds.lifetime_s, self.cut, "slow")
         self._inner = guard.inner()
         self._inner.connection_made(transport)
 
@@ -93,7 +93,7 @@ class Guarded(asyncio.Protocol):
             return
         self._left -= len(data)
         if self._left < 0:
-            self._cut("long")
+            self.cut("long")
             return
         self._inner.data_received(data)
 
@@ -120,11 +120,13 @@ class Guarded(asyncio.Protocol):
         if self._inner is not None:
             self._inner.resume_writing()
 
-    def abort(self) -> None:
-        """Close at once."""
-        assert isinstance(self._transport, asyncio.WriteTransport)
-        self._transport.abort()
-
-    def _cut(self, why: str) -> None:
+    def cut(self, why: str) -> None:
+        """Close before its time; see `Guard.cut`."""
         self._guard.cut[why] += 1
         self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._guard.open.pop(self, None)
+        assert self._transport is not None
+        self._transport.abort()

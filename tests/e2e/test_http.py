@@ -167,6 +167,44 @@ def test_totals_do_not_begin_anew_with_the_process(tmp_path: Path) -> None:
     run(tmp_path, test, serves_http=True)
 
 
+def test_abuse_of_the_port_keeps_nobody_out(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        [address] = scene.served.https.values()
+        host, _, port = address.rpartition(":")
+        writers = []
+        try:
+            for number in range(200):
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.write((b"GET /metrics HTTP/1.1\r\nX: ", b"\0" * 9000, b"")[number % 3])
+                writers.append(writer)
+            assert (await asyncio.to_thread(get, address, "/livez"))[0] == 200
+            await scene.start("gpu-1", "--model", "echo")
+            await scene.ask("a", "x", model="echo")
+            assert (await scene.told("a")).kind == 0
+            assert (await asyncio.to_thread(get, address, "/readyz?model=echo"))[0] == 200
+        finally:
+            for writer in writers:
+                writer.close()
+        cut = await asyncio.to_thread(
+            value, address, "raftbatch_http_connections_cut_total", reason="full"
+        )
+        assert cut, "there were more than may be"
+        assert scene.served.processes["n1"].is_up
+        assert "Traceback" not in scene.served.processes["n1"].said
+
+    run(tmp_path, test, serves_http=True)
+
+
+def test_node_of_opaque_entries_has_metrics_of_its_log(tmp_path: Path) -> None:
+    with ServedCluster(tmp_path, ["n1"], serves_http=True) as cluster:
+        address = cluster.https["n1"]
+        cluster.start_all("--bootstrap")
+        cluster.until(lambda: ready(address), "readiness")
+        assert value(address, "raftbatch_is_leader") == 1
+        assert value(address, "raftbatch_cluster_requests_waiting") is None
+        assert not ready(address, "m")
+
+
 def test_port_in_use_is_found_before_anything_is_touched(tmp_path: Path) -> None:
     with ServedCluster(tmp_path, ["n1"], serves_http=True) as cluster, socket.socket() as holder:
         host, _, port = cluster.https["n1"].rpartition(":")

@@ -110,21 +110,17 @@ def test_more_bytes_than_may_be_are_not_handed_on(loop: VirtualLoop) -> None:
     assert scene.guard.cut["long"] == 1
 
 
-def test_connection_beyond_the_limit_costs_nothing(loop: VirtualLoop) -> None:
+def test_connection_beyond_the_limit_ends_the_oldest(loop: VirtualLoop) -> None:
     scene = Scene(loop)
-    first, _ = scene.connect()
-    scene.connect()
-    third, transport = scene.connect()
-    assert transport.is_aborted
-    third.data_received(b"1")
-    third.eof_received()
-    third.pause_writing()
-    third.resume_writing()
-    third.connection_lost(None)
-    assert (len(scene.inner), len(scene.guard.open), scene.guard.cut["full"]) == (2, 2, 1)
-    first.connection_lost(None)
-    _, fourth = scene.connect()
-    assert not fourth.is_aborted
+    guarded, transports = zip(*[scene.connect() for _ in range(4)], strict=True)
+    assert [each.is_aborted for each in transports] == [True, True, False, False]
+    assert (len(scene.guard.open), scene.guard.cut["full"]) == (2, 2)
+    for each in guarded[:2]:
+        each.connection_lost(None)
+    guarded[2].connection_lost(None)
+    _, fifth = scene.connect()
+    assert [each.is_aborted for each in (transports[3], fifth)] == [False, False]
+    assert [each.told for each in scene.inner] == [["made", None]] * 3 + [["made"]] * 2
 
 
 def test_end_of_the_port_cuts_all(loop: VirtualLoop) -> None:
