@@ -170,6 +170,10 @@ ALLOWED_IN_FUNCTIONS: dict[tuple[str, str], str] = {
     ("raftbatch/cli/log.py", "raftbatch.realworld"): "reads the files of a coordinator",
     ("raftbatch/cli/requests.py", "raftbatch.realworld"): "lets gRPC's core say nothing",
     ("raftbatch/cli/serve.py", "raftbatch.realworld"): "runs a coordinator",
+    ("raftbatch/cli/up.py", "asyncio.to_thread"): "waits for processes beside the loop",
+    ("raftbatch/cli/up.py", "pathlib.Path"): "has a directory on this machine",
+    ("raftbatch/cli/up.py", "raftbatch.realworld"): "runs a local cluster",
+    ("raftbatch/cli/up.py", "tempfile"): "may have a directory for its own time alone",
 }
 
 
