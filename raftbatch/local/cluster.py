@@ -236,7 +236,7 @@ class LocalCluster:
         """
         for name in (*self.nodes, *self.executors):
             if name not in self._processes:
-                return f"{name} was not started"
+                raise CannotStart(f"{name} was not begun: start() comes first")
             if ending := self.ending(name):
                 raise CannotStart(f"{name} does not run: {ending}")
         for name in self.executors:
