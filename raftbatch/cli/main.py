@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import config, executor, log, members, requests, serve, status, up
+from raftbatch.cli import config, executor, log, members, models, requests, serve, status, up
 from raftbatch.cli.text import paragraphs
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -28,6 +28,7 @@ for _command in (requests.infer, requests.submit, requests.result, requests.canc
 app.add_typer(members.app, name="members")
 app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")
+app.add_typer(models.app, name="models")
 app.add_typer(log.app, name="log")
 
 

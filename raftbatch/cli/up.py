@@ -18,7 +18,7 @@ from raftbatch.cli.text import printable
 if TYPE_CHECKING:
     from raftbatch.cli.up_view import View
     from raftbatch.local import LocalCluster
-    from raftbatch.realworld import RealProcess
+    from raftbatch.world import Process
 
 HELP = """\
 Run a cluster on this machine: coordinators and executors, each a process, until Ctrl-C.
@@ -99,7 +99,7 @@ def up(
             raise typer.Exit(EXIT_FAILED) from None
 
 
-async def _run(process: RealProcess, cluster: LocalCluster, view: View) -> None:
+async def _run(process: Process, cluster: LocalCluster, view: View) -> None:
     """Start all, tell what happens, and stop all when a signal comes."""
     stopped = asyncio.Event()
     process.on_stop(lambda _signal: stopped.set(), _STOP_MS)

@@ -10,7 +10,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from raftbatch.cli.text import Table, printable, terminal
+from raftbatch.cli.text import Table, counted, printable, terminal
 from raftbatch.local.supervisor import Died, Restarted
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class _PersonView:
     def started(self) -> None:
         cluster = self._cluster
         nodes, executors = len(cluster.nodes), len(cluster.executors)
-        counts = f"{_count(nodes, 'node')}, {_count(executors, 'executor')}"
+        counts = f"{counted(nodes, 'node')}, {counted(executors, 'executor')}"
         self._say(f"raftbatch: {counts}, in {cluster.directory}", "bold")
         if cluster.has_other_ports:
             self._say("the usual addresses are in use: these nodes have others", "yellow")
@@ -209,7 +209,3 @@ class _PersonView:
     def _say(self, line: str, style: str = "") -> None:
         self._print(printable(line), style)
         sys.stdout.flush()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

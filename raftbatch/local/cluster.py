@@ -158,11 +158,8 @@ class LocalCluster:
             CannotStart: a port is in use, or a process cannot be begun.
         """
         idle = [name for name in self.nodes if not self.is_alive(name)]
-        in_use = ports.taken(
-            address
-            for node in idle
-            for address in (self._file.node(node).peer_listen, self._file.node(node).client_listen)
-        )
+        where = configuration.addresses_of(self._values, str(self.config))
+        in_use = ports.taken(each for node in idle for each in where[node].values())
         if in_use:
             raise CannotStart(
                 f"{', '.join(in_use)}: somebody listens there already; stop that process, or name "
@@ -343,8 +340,8 @@ class LocalCluster:
     def _check_same(self, earlier: Addresses, nodes: int) -> None:
         if len(earlier) != nodes:
             raise InvalidRequest(
-                f"{self.directory} holds a cluster of {len(earlier)} nodes, not of {nodes}: leave "
-                "the number out, name another directory, or remove this one and all that is in it"
+                f"{self.directory} holds a cluster of {len(earlier)}, not of {nodes}: leave the "
+                "number out, name another directory, or remove this one and all that is in it"
             )
 
     def _placed(self, wanted: Addresses, keeps_ports: bool) -> Addresses:

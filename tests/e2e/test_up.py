@@ -83,7 +83,7 @@ def test_up_goes_on_with_its_data(tmp_path: Path) -> None:
         assert up.ended() == (0, "")
     status, said = command(tmp_path, "up", "--nodes", "3")
     assert status == 2
-    assert "holds a cluster of 1 nodes, not of 3" in said
+    assert "holds a cluster of 1, not of 3" in said
 
 
 def test_up_that_is_killed_leaves_nothing(tmp_path: Path) -> None:

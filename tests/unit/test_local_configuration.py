@@ -76,14 +76,14 @@ def test_placed_configuration_keeps_what_is_meant() -> None:
         "a": {"peer": "10.0.0.1:8003", "client": "10.0.0.1:8001"}
     }
     found = tomllib.loads(
-        configuration.placed(values, "/home/me", {"a": ADDRESSES["n1"]}, "Made by a test.")
+        configuration.placed(values, "/srv/me", {"a": ADDRESSES["n1"]}, "Made by a test.")
     )
     assert found == {
         "cluster": {"name": "mine"},
         "nodes": {"a": ADDRESSES["n1"]},
-        "tls": {"ca": "/home/me/certs/ca.pem", "cert": "/etc/{node}.pem"},
+        "tls": {"ca": "/srv/me/certs/ca.pem", "cert": "/etc/{node}.pem"},
         "storage": {"data_dir": "data/{node}", "segment_bytes": 1_048_576},
-        "models": {"m": {"executor": {"file": "/home/me/models/m.py", "class": "M"}}},
+        "models": {"m": {"executor": {"file": "/srv/me/models/m.py", "class": "M"}}},
     }
 
 
