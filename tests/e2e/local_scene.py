@@ -44,6 +44,7 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,
         )
         # Else a test would wait for ever for a line that does not come.
         self._limit = threading.Timer(4 * LIMIT_S, self._process.kill)
@@ -82,8 +83,8 @@ class Up:
         raise AssertionError(f"it ended without {event}")
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
+        """Send it a signal, and all that are in its group: as a terminal does."""
+        os.killpg(self.pid, number)
 
     def ended(self) -> tuple[int, str]:
         """Return its exit status and what it complained of, once it has ended."""
