@@ -72,6 +72,10 @@ class LocalCluster:
         self.has_other_ports = False
         self._processes: dict[str, LocalProcess] = {}
         self._never = Event()
+        if config is not None and config.absolute() == self.config.absolute():
+            raise InvalidRequest(
+                f"{config} is what this directory uses: leave it out, or name another directory"
+            )
         self._source = str(config or self.config)  # what people know it by
         values = None if config is None else _read(config)
         files = RealFiles()
@@ -122,7 +126,7 @@ class LocalCluster:
 
     def data_dir(self, node: str) -> Path:
         """Return the data directory of a node."""
-        return self.directory / configuration.DATA_DIR.replace("{node}", node)
+        return self.directory / configuration.data_dir(self._values, node)
 
     def log_file(self, name: str) -> Path:
         """Return the log file of a node or an executor."""

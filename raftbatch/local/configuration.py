@@ -107,6 +107,13 @@ def placed(values: Mapping[str, Any], folder: str, addresses: Addresses, heading
     return f"# {heading}\n\n{toml.document(found)}"
 
 
+def data_dir(values: Mapping[str, Any], node: str) -> str:
+    """Return where a node's data is, relative to the file unless it is absolute."""
+    own = dict(_tables(values.get("nodes"))).get(node, {}).get("data_dir")
+    found = own or _table(values.get("storage")).get("data_dir", DATA_DIR)
+    return str(found).replace("{node}", node)
+
+
 def has_executors(values: Mapping[str, Any]) -> bool:
     """Return whether a model says which class executors run."""
     return any("executor" in table for _, table in _tables(values.get("models")))

@@ -62,6 +62,7 @@ def test_up_in_an_empty_folder_outlives_its_leader_and_ends_with_ctrl_c(tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["raftbatch-data"]
 
 
+@pytest.mark.slow
 def test_up_goes_on_with_its_data(tmp_path: Path) -> None:
     arguments = ("--nodes", "1", "--executors", "0")
     with Up(tmp_path, *arguments) as up:
@@ -115,6 +116,7 @@ def test_up_says_what_is_wrong_with_a_configuration(tmp_path: Path, text: str) -
     assert not (tmp_path / CONFIG).exists()
 
 
+@pytest.mark.slow
 def test_processes_of_a_local_cluster_are_ended_and_begun_by_name(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "local", executors=1) as cluster:
         cluster.start()
@@ -175,6 +177,8 @@ def test_local_cluster_uses_a_configuration_of_ones_own(tmp_path: Path) -> None:
         assert (again.addresses, again.executors) == ((address,), ("x1",))
     with pytest.raises(InvalidRequest, match="leave their number out"):
         LocalCluster(tmp_path / "local", config=config, nodes=3)
+    with pytest.raises(InvalidRequest, match="is what this directory uses: leave it out"):
+        LocalCluster(tmp_path / "local", config=tmp_path / "local" / "cluster.toml")
     config.write_text("[models]\n", "utf-8")
     with pytest.raises(InvalidRequest, match="holds a cluster of the nodes a, not of n1"):
         LocalCluster(tmp_path / "local", config=config)
