@@ -114,6 +114,18 @@ def data_dir(values: Mapping[str, Any], node: str) -> str:
     return str(found).replace("{node}", node)
 
 
+def founding(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what counts when a cluster is founded, and never again: of each model, and the rest.
+
+    What executors read is not part of it.
+    """
+    models = {
+        f"models.{name}": {key: each for key, each in table.items() if key != "executor"}
+        for name, table in _tables(values.get("models"))
+    }
+    return {**models, "policy": _table(values.get("policy"))}
+
+
 def has_executors(values: Mapping[str, Any]) -> bool:
     """Return whether a model says which class executors run."""
     return any("executor" in table for _, table in _tables(values.get("models")))

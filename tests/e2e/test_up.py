@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -105,6 +106,25 @@ def test_up_says_why_a_process_died_at_its_start(tmp_path: Path) -> None:
     assert said.startswith("Error: x")
     assert f"does not run: it exited with status 1: mine: there is no {tmp_path}/mine.py" in said
     assert not (tmp_path / "raftbatch-data").exists()
+
+
+def test_up_refuses_models_that_the_cluster_was_not_founded_with(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, nodes=1, executors=0) as cluster:
+        cluster.start()
+        cluster.wait_ready()
+    text = cluster.config.read_text("utf-8")
+    cluster.config.write_text(text.replace("executor.examples.echo", "my.echo"), "utf-8")
+    LocalCluster(tmp_path).close()  # what executors read may change
+    config = tmp_path / "mine.toml"
+    config.write_text("[models.mine]\n[models.echo]\n", "utf-8")
+    refused = r"mine\.toml: models\.echo, models\.mine: not as when .* was founded"
+    with pytest.raises(InvalidRequest, match=refused):
+        LocalCluster(tmp_path, config=config, nodes=1)
+    cluster.config.write_text(text.replace("= 32", "= 16"), "utf-8")
+    with pytest.raises(InvalidRequest, match=r"cluster\.toml: models\.echo: not as when"):
+        LocalCluster(tmp_path)
+    shutil.rmtree(cluster.data_dir("n1"))
+    LocalCluster(tmp_path).close()
 
 
 @pytest.mark.parametrize("text", ["[models.", "[model.mine]", "[nodes]", "[nodes.n1]\npeer = 1"])
