@@ -81,9 +81,11 @@ class Stories:
         ]
 
     def window_of(self, story: Story) -> tuple[int, int] | None:
-        """Return the window that a request waits in; None: it is in none."""
+        """Return the window that a request waits in; None: it is in none, or that is not known."""
         window = self._ledger.windows.get(story.key, {})
-        return self._ledger.window_id(story.key) if story.number in window else None
+        if not self.is_whole or story.number not in window:
+            return None
+        return self._ledger.window_id(story.key)
 
     @property
     def counts(self) -> Counts:

@@ -148,10 +148,11 @@ class Ledger:
     def window_id(self, key: Key) -> tuple[int, int]:
         """Return what a window is called by: when it was opened, and by which index.
 
-        It is opened by the oldest request that waits in it; zeros: none does.
+        It is opened by the oldest request that waits in it; zeros: none does, or the log that is
+        read lacks its beginning, and does not say who that is.
         """
         window = self.windows.get(key)
-        if not window:
+        if not window or self.is_partial:
             return 0, 0
         oldest = next(iter(window.values()))
         return oldest.at_ms, oldest.admitted_index
@@ -262,7 +263,8 @@ class Ledger:
         batch.failed += has_failed
         attempt.how, attempt.ran = "lapsed", ran
         attempt.ended_index, attempt.ended_ms = self.index, self.now_ms
-        attempt.why = reason.name.lower() + (f": {code}" if code else "")
+        said = reason.name.lower()
+        attempt.why = f"{said}: {code}" if code not in ("", said) else said
         self.counts.lapses += 1
         lapsed = self.event(
             "lapsed",

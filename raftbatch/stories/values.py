@@ -173,7 +173,7 @@ class BatchStory:
         rows: of them, when it was made.
         size: bytes of theirs, likewise.
         window: what its window was called by: log time of its opening, and the first index that
-            admitted into it.
+            admitted into it; zeros: the log that was read lacks its beginning, and does not say.
         halves: the batches it was cut into.
         attempts: its assignments.
         end: how it ended: `completed`, `bisected`, `quarantined`, `emptied`; empty: it lives.
