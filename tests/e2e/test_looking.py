@@ -14,7 +14,9 @@ from typing import Any, Self
 
 import grpc
 
+from raftbatch.v1 import admin_pb2
 from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1.admin_pb2_grpc import AdminStub
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e import executor_scene
 from tests.e2e.cluster import ServedCluster
@@ -194,9 +196,6 @@ def _run(channel: grpc.Channel, request_id: str, size: int) -> None:
 
 def _first(served: ServedCluster) -> int:
     """Return where the log of the node begins."""
-    from raftbatch.v1 import admin_pb2
-    from raftbatch.v1.admin_pb2_grpc import AdminStub
-
     with served.channel("n1") as channel:
         [reply, *_] = AdminStub(channel).Entries(
             admin_pb2.EntriesRequest(newest=1), timeout=LIMIT_S

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from coordinator.offline import read_directory
 from raftbatch import records as r
+from raftbatch.cli import tail
 from raftbatch.cli.main import app
 from raftbatch.cli.records import details, duration, lines, log_time, nanoseconds, objects, size
 from raftbatch.cli.source import Item
@@ -39,7 +41,6 @@ def said(*arguments: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def stories() -> Stories:
-    from coordinator.offline import read_directory
 
     log = read_directory(RealWorld(), RECORDED)
     found = Stories(log.first_index)
@@ -259,7 +260,6 @@ def test_ids_from_the_log_are_made_printable() -> None:
     record = EXAMPLES["admit"]
     assert isinstance(record, r.Admit)
     hostile = replace(record, request_id=("\x1b[2J", "b\nc", "\u202e"))
-    from raftbatch.cli import tail
 
     shown: list[str] = []
     text = tail._Text(is_long=True)
