@@ -109,7 +109,7 @@ class Stories:
             if story.outcome is not None:
                 kind = story.outcome.kind.name.lower()
                 found.outcomes[kind] = found.outcomes.get(kind, 0) + 1
-            elif story.is_sure:
+            elif self.is_whole:
                 found.lost += 1
             else:
                 found.unsure += 1
@@ -237,6 +237,8 @@ def _feed_executor(
 
 def _join(ledger: Ledger, record: r.Join) -> None:
     live = ledger.executors.get(record.executor)
+    if ledger.is_partial:
+        ledger.joined.add((record.executor, ledger.index))
     if live is None and 0 < record.replaces < ledger.since:
         live = ledger.holder(record.executor, record.replaces)
     if live is not None:
