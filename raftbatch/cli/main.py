@@ -12,7 +12,19 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import config, executor, log, members, models, requests, serve, status, up
+from raftbatch.cli import (
+    config,
+    executor,
+    log,
+    members,
+    models,
+    requests,
+    serve,
+    status,
+    stories,
+    tail,
+    up,
+)
 from raftbatch.cli.text import paragraphs
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -28,8 +40,12 @@ for _command in (requests.infer, requests.submit, requests.result, requests.canc
 app.add_typer(members.app, name="members")
 app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")
+log.app.command(epilog=tail.EXITS)(tail.tail)
+log.app.command(epilog=tail.EXITS)(tail.show)
 app.add_typer(models.app, name="models")
 app.add_typer(log.app, name="log")
+app.add_typer(stories.requests, name="request")
+app.add_typer(stories.batches, name="batch")
 
 
 def _print_version(wanted: bool) -> None:

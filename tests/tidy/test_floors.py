@@ -39,6 +39,7 @@ DEFERRED = {
     "raftbatch.cli.models": "runs a model",
     "raftbatch.cli.log": "dumps the files of a coordinator",
     "raftbatch.cli.serve": "runs a coordinator",
+    "raftbatch.cli.source": "reads the files of a coordinator",
 }
 
 # Modules of others that only one floor of ours may import.
