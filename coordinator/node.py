@@ -19,6 +19,7 @@ from coordinator.api import Api, Standing
 from coordinator.config import NodeConfig
 from coordinator.core.state import State
 from coordinator.founding import adopted, born
+from coordinator.loads import Load
 from coordinator.opaque import OpaqueReplica
 from coordinator.overview import Overview, overview
 from coordinator.raft.counters import Counters
@@ -142,8 +143,17 @@ class Node:
             log.space.name.lower(),
             self._counts(),
             self.scheduler.api.standing() if self.scheduler is not None else None,
-            overview(self.replica.state) if isinstance(self.replica, Replica) else None,
+            overview(self.replica.state, self.loads())
+            if isinstance(self.replica, Replica)
+            else None,
         )
+
+    def loads(self) -> dict[str, Load]:
+        """Return what live executors have to do, by id; nothing where this node does not lead."""
+        scheduler, replica = self.scheduler, self.replica
+        if scheduler is None or not isinstance(replica, Replica) or not scheduler.leader.is_ready:
+            return {}
+        return scheduler.api.loads.of(replica.state.executors)
 
     def _counts(self) -> dict[str, int]:
         found = dict(self.counters.values)
