@@ -140,7 +140,7 @@ def executor_config(
         executor,
         ready,
         {str(node): each.client for node, each in file.nodes.items()},
-        file.operator(),
+        file.executor(executor),
     )
     if config.slots > SLOTS_MAX:
         raise table.wrong("", f"instances and prefetch ask for {config.slots} slots: {SLOTS_MAX}")

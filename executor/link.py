@@ -168,6 +168,8 @@ class Link:
     async def learn(self) -> None:
         """Ask which nodes there are by now: those of a file may be gone one day."""
         for address in [self._leader, *self._order]:
+            if self._credentials is not None and address not in self._nodes:
+                continue  # its certificate could be held against no name
             self._stub(address)
             try:
                 stub = GatewayStub(self._channels[address])
@@ -212,6 +214,8 @@ class Link:
             if trouble.is_final:
                 raise Refused(trouble.slug, trouble.message)
             if self.turn(address, trouble) and hops < _HOPS_MAX:
+                if self._credentials is not None and self._leader not in self._nodes:
+                    await self.learn()  # the name that its certificate bears
                 hops += 1
                 continue
             hops = 0

@@ -209,8 +209,32 @@ async def ask_leader(
                 waiting = []
             elif error.leader and error.leader not in (target.address, *hints):
                 hints.append(error.leader)
-                waiting = [cluster.at(error.leader), *waiting]
+                waiting = [await _named(cluster, error.leader, target, left), *waiting]
     raise _most_telling(said, timeout_s)
+
+
+async def _named(cluster: Cluster, address: str, teller: Target, timeout_s: float) -> Target:
+    """Return who is at an address; of one that the file does not name, its teller knows the name.
+
+    Its certificate is held against that name.
+    """
+    found = cluster.at(address)
+    if found.node or cluster.certificates is None:
+        return found
+
+    async def members(stub: AdminStub, left_s: float) -> Any:
+        from raftbatch.v1 import admin_pb2
+
+        return await stub.Members(admin_pb2.MembersRequest(), timeout=left_s)
+
+    try:
+        reply = await ask(cluster, teller, members, timeout_s)
+    except CallFailed:
+        return found
+    return next(
+        (Target(address, each.node_id) for each in reply.members if each.client_address == address),
+        found,
+    )
 
 
 def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFailed:
