@@ -142,6 +142,17 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
         ('"127.0.0.1:8003"', '"127.0.0.1:0"', "is not of the form host:port"),
         ('"127.0.0.1:8003"', '"0.0.0.0:8003"', "nodes.n1.peer is 0.0.0.0:8003, which nobody can"),
         ('"127.0.0.1:8003"', '"10.0.0.1:8003"', "nodes.n1.peer is 10.0.0.1:8003, which other mach"),
+        ('"127.0.0.1:8001"', '"10.0.0.1:8001"', "nodes.n1.client is 10.0.0.1:8001, which other ma"),
+        (
+            "[nodes.n2]",
+            "peer_listen = '0.0.0.0:1'\n[nodes.n2]",
+            "n1.peer_listen is 0.0.0.0:1,",
+        ),
+        (
+            "[nodes.n2]",
+            "client_listen = '[::]:1'\n[nodes.n2]",
+            "n1.client_listen is [::]:1, w",
+        ),
         ("[nodes.n2]", "[nodes.'-']", "nodes.- is no name of a node"),
         ("", "[[storage]]\nx = 1", "storage is [{'x': 1}], which is no table"),
         ("[cluster]", "[cluster", "at line 2"),
