@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from coordinator.core.batches import is_current
 from coordinator.node import Node
+from coordinator.replica import Replica
 from coordinator.rpc.errors import abort
 from raftbatch.errors import PermissionDenied, RaftbatchError
 from raftbatch.roles import Role, lacking
@@ -89,12 +91,33 @@ class Guard(grpc.aio.ServerInterceptor):
         if roles.isdisjoint(needed):
             raise PermissionDenied(lacking(name, roles, needed, method))
         if needed == (Role.EXECUTOR,) and not self._node.access.is_any_executors():
-            for executor in _executors(request):
+            for executor in self._executors(request):
                 if executor != name:
                     raise PermissionDenied(
                         f"the certificate names {name or 'nobody'}, and {method} is about the "
                         f"executor {executor!r}: an executor's certificate bears its id"
                     )
+
+    def _executors(self, request: object) -> Iterator[str]:
+        """Yield the executors for which a message of Dispatch claims to speak."""
+        if not isinstance(request, dispatch_pb2.ReportRequest):
+            yield getattr(request, "executor", "")
+            return
+        for each in request.reports:
+            match each.WhichOneof("report"):
+                case None:
+                    pass
+                case "lapse":
+                    yield from self._holder(each.lapse)
+                case kind:
+                    yield getattr(each, kind).executor
+
+    def _holder(self, lapse: dispatch_pb2.Lapse) -> Iterator[str]:
+        """Yield who holds what a lapse is about: it names a batch and its fence alone."""
+        replica = self._node.replica
+        batch = replica.state.batches.get(lapse.batch) if isinstance(replica, Replica) else None
+        if batch is not None and is_current(batch, lapse.attempt, lapse.fence):
+            yield batch.executor
 
 
 def _certificate(context: Context) -> tuple[str | None, list[str]]:
@@ -103,18 +126,6 @@ def _certificate(context: Context) -> tuple[str | None, list[str]]:
     names = [each.decode(errors="replace") for each in found.get("x509_common_name", ())]
     uris = [each.decode(errors="replace") for each in found.get("peer_uri", ())]
     return names[0] if len(names) == 1 else None, uris
-
-
-def _executors(request: object) -> Iterator[str]:
-    """Yield the executors for which a message of Dispatch claims to speak."""
-    if isinstance(request, dispatch_pb2.ReportRequest):
-        for each in request.reports:
-            kind = each.WhichOneof("report")
-            found = getattr(getattr(each, kind), "executor", None) if kind else None
-            if found is not None:  # a lapse names a batch and its fence alone
-                yield found
-    else:
-        yield getattr(request, "executor", "")
 
 
 def _guarded(handler: Handler, check: Callable[[object, Context], Awaitable[None]]) -> Handler:

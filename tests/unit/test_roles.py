@@ -17,6 +17,7 @@ from coordinator.config import load_node
 from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.raft.membership import Membership, Rank, founders
+from coordinator.replica import Replica
 from coordinator.rpc.guard import Guard
 from raftbatch.config import load
 from raftbatch.errors import TRAILER
@@ -170,6 +171,21 @@ def test_executor_speaks_for_itself_alone(node: Node) -> None:
     for empty in (_report(lapse=dispatch_pb2.Lapse()), _report(), dispatch_pb2.ReportRequest()):
         assert _call(node, "Dispatch/Report", Context(own, URI + "executor"), empty) == "served"
     assert _call(node, "Dispatch/Any", Context(None, URI + "executor"), messages[0]("")) is None
+
+
+def test_executor_gives_back_what_it_holds_itself(node: Node) -> None:
+    """A lapse names no executor: who holds the batch under that fence is what counts."""
+    held = SimpleNamespace(executor="gpu-1", fence=9, assigned=2)
+    assert isinstance(node.replica, Replica)
+    node.replica.state.batches[5] = cast("Any", held)
+    lapse = _report(lapse=dispatch_pb2.Lapse(batch=5, attempt=2, fence=9))
+    stale = _report(lapse=dispatch_pb2.Lapse(batch=5, attempt=1, fence=8))
+    own, other = Context("gpu-1", URI + "executor"), Context("gpu-2", URI + "executor")
+    assert _call(node, "Dispatch/Report", own, lapse) == "served"
+    assert _call(node, "Dispatch/Report", other, lapse) is None
+    assert other.error is not None
+    assert "is about the executor 'gpu-1'" in other.error.message
+    assert _call(node, "Dispatch/Report", other, stale) == "served", "and is told that it is stale"
 
 
 def _report(**what: Any) -> dispatch_pb2.ReportRequest:
