@@ -4,7 +4,7 @@ A certificate says its roles itself, each as a URI among its subject's alternati
 names (`raftbatch://role/executor`), or the nodes' configuration names it, by its
 common name, under `[tls.roles]`. One that has none may do nothing, but ask who the
 nodes are. What lives here: the roles, and who has which. What must never live here:
-what each allows (`coordinator.rpc.guard`, `coordinator.raft.door`). Called by: the
+what each allows (`coordinator.rpc.rights`, `coordinator.raft.door`). Called by: the
 configuration, the ports. Total. Deterministic. Source: docs/adr/0008-roles.md.
 """
 

@@ -13,8 +13,8 @@ from coordinator.node import Node
 from coordinator.rpc.admin import AdminService
 from coordinator.rpc.dispatch import DispatchService
 from coordinator.rpc.gateway import GatewayService
-from coordinator.rpc.guard import Guard
 from coordinator.rpc.log import LogService
+from coordinator.rpc.rights import Rights
 from raftbatch.errors import CannotStart
 from raftbatch.ids import is_loopback
 from raftbatch.v1.admin_pb2_grpc import add_AdminServicer_to_server
@@ -50,7 +50,7 @@ class ClientPort:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
             maximum_concurrent_rpcs=limits.calls_max,
-            interceptors=[Guard(node)] if credentials is not None else None,
+            interceptors=[Rights(node)] if credentials is not None else None,
         )
         if self._config.cluster.is_opaque:
             add_LogServicer_to_server(LogService(node, limits), self._server)

@@ -18,7 +18,7 @@ from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.raft.membership import Membership, Rank, founders
 from coordinator.replica import Replica
-from coordinator.rpc.guard import Guard
+from coordinator.rpc.rights import Rights
 from raftbatch.config import load
 from raftbatch.errors import TRAILER
 from raftbatch.ids import NodeId
@@ -100,7 +100,7 @@ def _call(
             return handler or grpc.unary_unary_rpc_method_handler(_served)
 
         details = cast("grpc.HandlerCallDetails", SimpleNamespace(method=f"/raftbatch.v1.{method}"))
-        found = await Guard(node).intercept_service(find, details)
+        found = await Rights(node).intercept_service(find, details)
         assert found is not None
         serve: Any = found.unary_unary or found.stream_stream
         try:
@@ -214,7 +214,7 @@ def test_guard_serves_streams_of_either_make(node: Node) -> None:
             return grpc.stream_stream_rpc_method_handler(many)
 
         details = cast("grpc.HandlerCallDetails", SimpleNamespace(method="/raftbatch.v1.Gateway/S"))
-        found = await Guard(node).intercept_service(find, details)
+        found = await Rights(node).intercept_service(find, details)
         assert found is not None
         serve: Any = found.stream_stream
         return [each async for each in serve(None, context)]

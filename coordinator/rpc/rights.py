@@ -49,7 +49,7 @@ _OPEN = ("Gateway/Nodes",)
 _OTHERS = (Role.OPERATOR,)
 
 
-class Guard(grpc.aio.ServerInterceptor):
+class Rights(grpc.aio.ServerInterceptor):
     """See the module's docstring.
 
     Args:
