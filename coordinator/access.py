@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from coordinator.raft.membership import Membership
 from raftbatch.config import ClusterFile
+from raftbatch.errors import NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.ids import NodeId
 from raftbatch.roles import Role, lacking
 
@@ -43,10 +44,18 @@ class Access:
         """Return whether a certificate may speak for every executor, whatever it is named."""
         return self._file.roles.is_anybodys(Role.EXECUTOR)
 
-    def why_no_peer(self, name: str | None, uris: Iterable[str]) -> str:
-        """Return why a certificate is no coordinator's; nothing if it is."""
+    def why_no_peer(self, name: str | None, uris: Iterable[str]) -> RaftbatchError | None:
+        """Return why a certificate is no coordinator's; None if it is.
+
+        A node that has not opened its log cannot say so of a name that only the log may know.
+        """
         roles = self.roles(name, uris)
-        return "" if Role.PEER in roles else lacking(name, roles, [Role.PEER], "the peer port")
+        if Role.PEER in roles:
+            return None
+        text = lacking(name, roles, [Role.PEER], "the peer port")
+        if self._membership() is None:
+            return NoLeader(f"this node is starting, and knows its file alone: by that {text}")
+        return PermissionDenied(text)
 
     def _is_node(self, node: NodeId) -> bool:
         if node in self._file.nodes:

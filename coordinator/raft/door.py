@@ -58,8 +58,8 @@ OnHello = Callable[[Hello, Connection], Refused | None]
 OnRequest = Callable[[Request, str | None], Awaitable[Reply]]
 """Answers a question of the node with that certificate name (None: no TLS)."""
 
-WhyNoPeer = Callable[[str | None, Sequence[str]], str]
-"""Returns why a certificate of that name and those URIs is no coordinator's; nothing if it is."""
+WhyNoPeer = Callable[[str | None, Sequence[str]], RaftbatchError | None]
+"""Returns why a certificate of that name and those URIs is no coordinator's; None if it is."""
 
 _ANSWERS: dict[type[Request], tuple[type[Reply], ...]] = {
     Ask: (Empty, Born, Refused),
@@ -105,7 +105,7 @@ class Door:
         self.on_hello: OnHello | None = None
         self.on_request: OnRequest | None = None
         self.refusals = Refusals()
-        self.why_no_peer: WhyNoPeer = lambda _name, _uris: ""
+        self.why_no_peer: WhyNoPeer = lambda _name, _uris: None
         self._network = network
         self._listen = listen
         self._tls = tls
@@ -213,12 +213,11 @@ class Door:
             self.refusals.note(certificate or connection.peer, "other_certificate", text)
             connection.write(greeting.encode(refused("unauthenticated", text)))
             return None
-        if self._tls is not None and (
-            text := self.why_no_peer(certificate, connection.certificate_uris)
-        ):
+        why = self.why_no_peer(certificate, connection.certificate_uris)
+        if self._tls is not None and why is not None:
             self._counters.add("door.no_peer")
-            self.refusals.note(first.node_id, "permission_denied", text)
-            connection.write(greeting.encode(refused("permission_denied", text)))
+            self.refusals.note(first.node_id, why.slug, why.message)
+            connection.write(greeting.encode(refused(why.slug, why.message)))
             return None
         return first
 
@@ -288,8 +287,8 @@ async def request(
         try:
             if tls is not None and node is None and why_no_peer is not None:
                 why = why_no_peer(connection.certificate_name, connection.certificate_uris)
-                if why:
-                    raise ConnectionError(why)
+                if why is not None:
+                    raise ConnectionError(why.message)
             answer = await exchange(connection, message)
         finally:
             connection.close()

@@ -10,6 +10,7 @@ from coordinator.raft import greeting
 from coordinator.raft.door import request
 from coordinator.raft.greeting import Join, Joined, Refused, Reply
 from coordinator.raft.membership import Rank
+from raftbatch.errors import PermissionDenied, RaftbatchError
 from raftbatch.ids import NodeId
 from tests.unit.memory_network import Certificate, run
 from tests.unit.test_door import ASK, AT, CLUSTER, EMPTY, HELLO, N1, N2, House, heard
@@ -19,9 +20,10 @@ def test_door_lets_in_whose_certificate_is_a_coordinators_alone() -> None:
     """A client's certificate may bear the name of a node that nobody knows, and joins nothing."""
     asked: list[tuple[str | None, Sequence[str]]] = []
 
-    def why_no_peer(name: str | None, uris: Sequence[str]) -> str:
+    def why_no_peer(name: str | None, uris: Sequence[str]) -> RaftbatchError | None:
         asked.append((name, uris))
-        return "" if "raftbatch://role/peer" in uris else "it lacks the role peer"
+        is_peer = "raftbatch://role/peer" in uris
+        return None if is_peer else PermissionDenied("it lacks the role peer")
 
     async def main() -> None:
         house = House(Certificate("n2"))
@@ -49,9 +51,10 @@ def test_request_of_any_node_asks_nothing_of_who_is_none() -> None:
         join = Join(N1, "n1:1", Rank.JOINING)
 
         async def ask(node: NodeId | None, why: str) -> Reply:
+            error = PermissionDenied(why) if why else None
             return await request(
                 house.network, AT, Certificate("n1"), join, 1.0, node=node,
-                why_no_peer=lambda _name, _uris: why,
+                why_no_peer=lambda _name, _uris: error,
             )  # fmt: skip
 
         house.reply = lambda: Joined(CLUSTER, 2)

@@ -20,7 +20,7 @@ from coordinator.raft.membership import Membership, Rank, founders
 from coordinator.replica import Replica
 from coordinator.rpc.rights import Rights
 from raftbatch.config import load
-from raftbatch.errors import TRAILER
+from raftbatch.errors import TRAILER, NoLeader, PermissionDenied
 from raftbatch.ids import NodeId
 from raftbatch.realworld import RealFiles
 from raftbatch.roles import ANYBODY, NOBODY, URI, Role, Roles
@@ -243,10 +243,16 @@ def test_nodes_are_peers_by_name_those_of_the_file_and_all_that_ever_were_member
     known = founders({NodeId("n1"): "n1:1"})
     newest: list[Membership | None] = [None]
     access = Access(load(RealFiles(), _write(tmp_path)), lambda: newest[0])
-    assert access.why_no_peer("n2", []) == ""
+    assert access.why_no_peer("n2", []) is None
     for name in ("n4", "", None, "web"):
-        assert "needs peer" in access.why_no_peer(name, [URI + "client"])
-    assert access.why_no_peer("n4", [URI + "peer"]) == ""
+        # The log may know it: a node that has none yet says that, and is asked again.
+        assert isinstance(access.why_no_peer(name, [URI + "client"]), NoLeader)
+    newest[0] = known
+    for name in ("n4", "", None, "web"):
+        error = access.why_no_peer(name, [URI + "client"])
+        assert isinstance(error, PermissionDenied)
+        assert f"{name or 'nobody'} has the role client, and the peer port needs peer" in str(error)
+    assert access.why_no_peer("n4", [URI + "peer"]) is None
     added = newest[0] = known.added(n4, "n4:1", Rank.LEARNER)
     assert access.roles("n4", []) == {Role.PEER}
     newest[0] = added.removed(n4)
