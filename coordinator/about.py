@@ -27,31 +27,37 @@ from coordinator.raft.about import About, Pair
 from raftbatch.codec import encode_record
 from raftbatch.config import OPAQUE, SCHEDULER
 from raftbatch.records import PutPolicy
+from raftbatch.roles import Role
 
 _DIGEST_DIGITS = 16
 
 
 def about_founding(config: NodeConfig) -> About:
     """Return what must be equal for nodes to found a cluster together."""
-    hashes = {"policy": hashlib.sha256(), "models": hashlib.sha256()}
+    written: dict[str, list[bytes]] = {"policy": [], "models": []}
     for record in config.founding:
-        hashes["policy" if isinstance(record, PutPolicy) else "models"].update(
+        written["policy" if isinstance(record, PutPolicy) else "models"].append(
             encode_record(record)
         )
-    digests = [
-        (key, f"sha-256 {each.hexdigest()[:_DIGEST_DIGITS]}") for key, each in hashes.items()
-    ]
+    digests = [(key, _digest(b"".join(data))) for key, data in written.items()]
     return _about(config, [*_equal(config), *digests])
 
 
 def about_running(config: NodeConfig) -> About:
     """Return what a node says while the cluster runs."""
-    shown = [
+    names = config.cluster.roles.names
+    roles = "\n".join(f"{role.value} {sorted(names[role])}" for role in Role if names.get(role))
+    shown: list[Pair] = [
         ("server.message_bytes_max", config.server.message_bytes_max),
         ("leader.lease_ms", config.scheduler.leader.lease_ms),
         ("api.timeout_ms_max", config.scheduler.api.timeout_ms_max),
+        ("tls.roles", _digest(roles.encode())),
     ]
     return _about(config, [*_equal(config), *shown])
+
+
+def _digest(data: bytes) -> str:
+    return f"sha-256 {hashlib.sha256(data).hexdigest()[:_DIGEST_DIGITS]}"
 
 
 def _equal(config: NodeConfig) -> list[Pair]:

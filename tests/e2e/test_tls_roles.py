@@ -161,6 +161,28 @@ def test_commands_of_whoever_is_no_operator_are_refused_and_say_why(cluster: Sec
     assert "permission" not in done.stderr + done.stdout
 
 
+def test_commands_say_why_the_nodes_do_not_let_them_in(cluster: Secure, tmp_path: Path) -> None:
+    text = Path(cluster.served.file).read_text(encoding="utf-8")
+    past = ("20200101000000Z", "20200102000000Z")
+    cluster.authority.issue("late", "operator", start=past[0], end=past[1])
+    for name, status, said in (
+        ("late", 2, "late.pem is valid from Jan  1 "),
+        ("gone", 2, "gone.pem cannot be read: No such file"),
+    ):
+        path = cluster.folder / f"{name}.toml"
+        path.write_text(text.replace("operator.", f"{name}."), encoding="utf-8")
+        done = run("status", "--config", str(path))
+        assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+        assert "Traceback" not in done.stderr
+    other = Authority(tmp_path, "ca")
+    other.issue("operator", "operator")
+    path = tmp_path / "cluster.toml"
+    path.write_text(text, encoding="utf-8")
+    done = run("transfer", "--config", str(path), "--timeout", "1")
+    assert done.returncode == 1, done.stderr
+    assert "does not answer: its certificate is not of our authority" in done.stderr
+
+
 def test_executor_and_sdk_over_tls(cluster: Secure) -> None:
     async def main() -> None:
         with cluster.start("gpu-1") as executor:

@@ -135,6 +135,12 @@ def test_what_must_be_equal_is_said_by_founders_and_later(
         ("[policy]\nmodels_max = 7", ["policy"], []),
         ("[leader]\nlease_ms = 2999", [], ["leader.lease_ms"]),
         ("[server]\nmessage_bytes_max = 41_000_000", [], ["server.message_bytes_max"]),
+        (
+            "[tls]\nca = 'a'\ncert = 'b'\nkey = 'c'\n[tls.roles]\nclient = ['x']",
+            [],
+            ["tls.roles"],
+        ),
+        ("[tls]\nca = 'a'\ncert = 'b'\nkey = 'c'\n[tls.roles]\nclient = []", [], []),
         ("[storage]\ndata_dir = 'elsewhere'\ndisk_low_bytes = 9_000_000_000", [], []),
         ("[models.m.executor]\nfile = 'm.py'", [], []),
     ],
