@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from coordinator.about import about_founding, about_running
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
 from coordinator.node import Node, Phase
@@ -94,6 +95,7 @@ class Server:
             self._counters,
             insecure=config.cluster.is_insecure,
         )
+        self._door.why_no_peer = self._node.access.why_no_peer
         self._transport: Transport | None = None
         self._stopped: asyncio.Future[str] | None = None
 
@@ -131,6 +133,7 @@ class Server:
             self._mode,
             self._ask,
             _tell,
+            about_founding(config),
         )
         self._node.waiting = lambda: starting.waiting
         self._door.on_request = starting.answer
@@ -151,7 +154,13 @@ class Server:
 
     async def _ask(self, address: str, question: Request, node: NodeId | None) -> Reply:
         return await request(
-            self._world.network, address, self._tls, question, REQUEST_S, node=node
+            self._world.network,
+            address,
+            self._tls,
+            question,
+            REQUEST_S,
+            node=node,
+            why_no_peer=self._node.access.why_no_peer,
         )
 
     def _open_log(self) -> None:
@@ -174,6 +183,7 @@ class Server:
             seeds,
             config.transport,
             self._counters,
+            about_running(config),
         )
         log = ReplicatedLog(
             world,
@@ -194,6 +204,7 @@ class Server:
         if self._http is not None:
             self._http.opened(log)
         self._node.peers = lambda: transport.states
+        self._node.told = transport.acquaintance.of
         self._door.on_request = self._node.answer
         # What was made so far lives as long as the process: the collector need not look again.
         gc.collect()

@@ -68,6 +68,7 @@ class AdminService:
                     incarnation=each.incarnation,
                     queued_bytes=each.queued_bytes,
                     refusal=each.refusal.text if each.refusal else "",
+                    differs=each.differs,
                 )
                 for each in state.peers
             ],

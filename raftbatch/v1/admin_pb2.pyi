@@ -169,18 +169,20 @@ class Progress(_message.Message):
     def __init__(self, match: _Optional[int] = ..., feeding: _Optional[str] = ..., connected: bool = ..., in_flight_bytes: _Optional[int] = ...) -> None: ...
 
 class PeerStatus(_message.Message):
-    __slots__ = ("node_id", "address", "incarnation", "queued_bytes", "refusal")
+    __slots__ = ("node_id", "address", "incarnation", "queued_bytes", "refusal", "differs")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DIFFERS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     address: str
     incarnation: int
     queued_bytes: int
     refusal: str
-    def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
+    differs: str
+    def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., refusal: _Optional[str] = ..., differs: _Optional[str] = ...) -> None: ...
 
 class MembersRequest(_message.Message):
     __slots__ = ()
