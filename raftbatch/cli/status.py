@@ -244,7 +244,7 @@ def _print(answers: list[tuple[Target, StatusReply | str]]) -> None:
             for each in answer.peers
             if each.refusal
         ]
-        notes += [each.differs for each in answer.peers if each.differs]
+        notes += [(each.differs, _NOTE) for each in answer.peers if each.differs]
     table.flush()
     held = newest(answers)
     if held is not None:
