@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 
 from executor.core.pieces import Joiner
+from raftbatch.backoff import backoff_s
 from raftbatch.errors import TRAILER
 from raftbatch.logs import fields
 from raftbatch.v1 import dispatch_pb2 as pb
@@ -120,9 +121,9 @@ class Pauses:
 
     def next_s(self) -> float:
         """Return the next one, in seconds."""
-        most_s = min(self._most_s, self._least_s * (1 << self._count))
-        self._count = min(self._count + 1, 20)
-        return most_s * (0.5 + self._entropy.random_bytes(1)[0] / 512)
+        self._count += 1
+        drawn = self._entropy.random_bytes(1)[0] / 256
+        return backoff_s(self._count, self._least_s, self._most_s, drawn)
 
 
 class Link:
