@@ -42,7 +42,7 @@ _MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16
 _CALL_S = 3.0
 _PAUSE_S = 0.05
 _PAUSE_MAX_S = 0.5
-_HOPS_MAX = 3  # redirects that are followed at once: more, and nobody knows who leads
+_HOPS_MAX = 3  # moves that are made at once: more, and nobody knows who leads
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
@@ -243,7 +243,7 @@ class Link:
         return found
 
     def turn(self, address: str, trouble: Trouble) -> bool:
-        """Go elsewhere after a node could not help; return whether it said where to."""
+        """Go elsewhere after a node could not help; return whether to ask there at once."""
         if address != self._leader:
             return True  # another call has found out before
         if trouble.leader and trouble.leader != address:
@@ -251,7 +251,8 @@ class Link:
             return True
         if trouble.slug not in ("overloaded", "no_space"):  # these are the leader's words
             self._leader = self._after(address)
-        return False
+        # A call that broke says nothing of the others: one of them may lead already.
+        return not trouble.slug and self._leader != address
 
     async def tail(self, request: Callable[[], pb.TailRequest]) -> AsyncIterator[pb.FeedMessage]:
         """Yield the messages of a feed, from one node after another, for ever.
@@ -262,7 +263,7 @@ class Link:
         Raises:
             Refused: the executor's life is over, or another tail of its is open.
         """
-        pauses = self.pauses()
+        pauses, has_heard = self.pauses(), False
         while True:
             address = self._order[self._tailed % len(self._order)]
             try:
@@ -272,6 +273,7 @@ class Link:
                     del piece
                     if message is not None:
                         pauses.reset()
+                        has_heard = True
                         yield message
                         del message
                 trouble = Trouble("", "the node ended the tail")
@@ -281,7 +283,9 @@ class Link:
                 raise Refused(trouble.slug, trouble.message)
             _LOG.info("tail.moved", extra=fields(address=address, why=trouble.message))
             self._tailed += 1
-            await asyncio.sleep(pauses.next_s())
+            if not has_heard:
+                await asyncio.sleep(pauses.next_s())
+            has_heard = False  # where it was well until now, the next one is asked at once
 
     def _after(self, address: str) -> str:
         place = self._order.index(address) + 1 if address in self._order else 0
