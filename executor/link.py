@@ -52,7 +52,7 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 250),
 ]
 
 

@@ -50,18 +50,19 @@ def running(directory: Path, executors: int = 1) -> Iterator[LocalCluster]:
 
 
 def until_caught_up(cluster: LocalCluster, node: str) -> None:
-    """Wait until a node has applied what its leader had committed.
+    """Wait until a node has applied what its leader had committed a moment ago.
 
     Raises:
         RuntimeError: it never does.
     """
-    leader = cluster.leader()
-    wanted = cluster.statuses()[leader].commit
     until = time.monotonic() + _PATIENCE_S
-    while (found := cluster.statuses().get(node)) is None or found.applied < wanted:
-        if time.monotonic() > until:
-            raise RuntimeError(f"{node} has not caught up: {cluster.ending(node) or 'it lives'}")
+    while time.monotonic() < until:
+        wanted = cluster.statuses()[cluster.leader()].commit
+        found = cluster.statuses().get(node)
+        if found is not None and found.applied >= wanted:
+            return
         time.sleep(_LOOK_S)
+    raise RuntimeError(f"{node} has not caught up: {cluster.ending(node) or 'it lives'}")
 
 
 def cpu_s(cluster: LocalCluster) -> dict[str, float]:
