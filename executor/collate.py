@@ -156,7 +156,7 @@ def split(form: Form, stacked: Stacked, outputs: Mapping[str, Any]) -> list[Answ
             answers.append(stacked.answers[place])
             continue
         begin, count = span
-        failed = next((errors[row] for row in range(begin, begin + count) if row in errors), None)
+        failed = _first_failed(errors, begin, count) if errors else None
         if failed is not None:
             answers.append(Answer(b"", failed.code or "item_failed", failed.message))
             continue
@@ -166,6 +166,10 @@ def split(form: Form, stacked: Stacked, outputs: Mapping[str, Any]) -> list[Answ
         ]
         answers.append(Answer(tensors.encode(found)))
     return answers
+
+
+def _first_failed(errors: Mapping[int, ItemError], begin: int, count: int) -> ItemError | None:
+    return next((errors[row] for row in range(begin, begin + count) if row in errors), None)
 
 
 def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
@@ -283,6 +287,8 @@ def _filled(declared: Tensor, column: Sequence[Any], errors: dict[int, ItemError
 
 
 def _fits(declared: Tensor, dims: Sequence[int]) -> bool:
+    if dims == declared.dims:
+        return True
     return len(dims) == len(declared.dims) and all(
         dim in (FREE, size) for dim, size in zip(declared.dims, dims, strict=True)
     )
@@ -341,6 +347,8 @@ def _cut(declared: Tensor, part: Array, begin: int, stacked: Stacked) -> Array:
 
 def _listed(declared: Tensor, row: Any) -> list[bytes]:
     """Return a row of a BYTES output as its elements."""
+    if type(row) is str:  # the commonest of all
+        return [row.encode()]
     row = row.tolist() if isinstance(row, np.ndarray | np.generic) else row
     values = row if isinstance(row, list | tuple) else [row]
     found = []

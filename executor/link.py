@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 
 from executor.core.pieces import Joiner
+from raftbatch.backoff import backoff_s
 from raftbatch.errors import TRAILER
 from raftbatch.handshakes import explain
 from raftbatch.logs import fields
@@ -42,7 +43,7 @@ _MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16
 _CALL_S = 3.0
 _PAUSE_S = 0.05
 _PAUSE_MAX_S = 0.5
-_HOPS_MAX = 3  # redirects that are followed at once: more, and nobody knows who leads
+_HOPS_MAX = 3  # moves that are made at once: more, and nobody knows who leads
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
@@ -52,7 +53,7 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 250),
 ]
 
 
@@ -121,9 +122,9 @@ class Pauses:
 
     def next_s(self) -> float:
         """Return the next one, in seconds."""
-        most_s = min(self._most_s, self._least_s * (1 << self._count))
-        self._count = min(self._count + 1, 20)
-        return most_s * (0.5 + self._entropy.random_bytes(1)[0] / 512)
+        self._count += 1
+        drawn = self._entropy.random_bytes(1)[0] / 256
+        return backoff_s(self._count, self._least_s, self._most_s, drawn)
 
 
 class Link:
@@ -247,7 +248,7 @@ class Link:
         return found
 
     def turn(self, address: str, trouble: Trouble) -> bool:
-        """Go elsewhere after a node could not help; return whether it said where to."""
+        """Go elsewhere after a node could not help; return whether to ask there at once."""
         if address != self._leader:
             return True  # another call has found out before
         if trouble.leader and trouble.leader != address:
@@ -255,7 +256,8 @@ class Link:
             return True
         if trouble.slug not in ("overloaded", "no_space"):  # these are the leader's words
             self._leader = self._after(address)
-        return False
+        # A call that broke says nothing of the others: one of them may lead already.
+        return not trouble.slug and self._leader != address
 
     async def tail(self, request: Callable[[], pb.TailRequest]) -> AsyncIterator[pb.FeedMessage]:
         """Yield the messages of a feed, from one node after another, for ever.
@@ -266,7 +268,7 @@ class Link:
         Raises:
             Refused: the executor's life is over, or another tail of its is open.
         """
-        pauses = self.pauses()
+        pauses, has_heard = self.pauses(), False
         while True:
             address = self._order[self._tailed % len(self._order)]
             try:
@@ -276,6 +278,7 @@ class Link:
                     del piece
                     if message is not None:
                         pauses.reset()
+                        has_heard = True
                         yield message
                         del message
                 trouble = Trouble("", "the node ended the tail")
@@ -285,7 +288,9 @@ class Link:
                 raise Refused(trouble.slug, trouble.message)
             _LOG.info("tail.moved", extra=fields(address=address, why=trouble.message))
             self._tailed += 1
-            await asyncio.sleep(pauses.next_s())
+            if not has_heard:
+                await asyncio.sleep(pauses.next_s())
+            has_heard = False  # where it was well until now, the next one is asked at once
 
     def _after(self, address: str) -> str:
         place = self._order.index(address) + 1 if address in self._order else 0

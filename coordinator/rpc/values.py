@@ -7,6 +7,8 @@ but for what `api` then says of the values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Run
 from coordinator.rpc.errors import AddressOf, to_message
@@ -50,15 +52,21 @@ def submission(tenant: str, message: pb.Submission) -> Submission:
     )
 
 
-def outcome_message(outcome: Outcome, run: pb.Run | None, number: int = 0) -> pb.Outcome:
+def outcome_message(
+    outcome: Outcome,
+    run: pb.Run | None,
+    number: int = 0,
+    make: Callable[..., pb.Outcome] = pb.Outcome,
+) -> pb.Outcome:
     """Return an outcome as it is told.
 
     Args:
         outcome: which.
         run: `run_message` of its run, which many have in common.
         number: that it answers in a session.
+        make: makes the message of its fields.
     """
-    return pb.Outcome(
+    return make(
         kind=_KINDS[outcome.kind],
         final=True,
         result=outcome.result,

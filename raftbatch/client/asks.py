@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from raftbatch.client.host import jittered
+from raftbatch.backoff import backoff_s
+from raftbatch.client.host import drawn
 from raftbatch.errors import PayloadTooLarge, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -24,7 +25,6 @@ _OVERHEAD_BYTES = 256  # of a request, beside its payload
 
 _PAUSE_S = 0.02  # some round trips
 _PAUSE_S_MAX = 1.0  # of an election that fails once or twice, the greater part
-_DOUBLINGS_MAX = 10
 
 
 class Ask:
@@ -166,7 +166,7 @@ def pause_s(attempts: int, retry_after_ms: int = 0) -> float:
         attempts: that have failed, from 1.
         retry_after_ms: what the node asks for, at least.
     """
-    own = min(_PAUSE_S * 2 ** min(attempts - 1, _DOUBLINGS_MAX), _PAUSE_S_MAX)
+    own = backoff_s(attempts, _PAUSE_S, _PAUSE_S_MAX, drawn())
     asked = retry_after_ms / 1000
     # A node that asks many to come back later must not get them all in one moment.
-    return max(jittered(own), asked + jittered(asked) / 2)
+    return max(own, asked * (1.25 + drawn() / 4))

@@ -28,9 +28,9 @@ def new_request_id() -> str:
     return make_request_id(time.time_ns() // 1_000_000, os.urandom(REQUEST_ID_TAIL_BYTES))
 
 
-def jittered(duration_s: float) -> float:
-    """Return a duration between the half of this one and the whole."""
-    return duration_s * random.uniform(0.5, 1.0)
+def drawn() -> float:
+    """Return a number from 0 to 1."""
+    return random.random()
 
 
 def process_id() -> int:
