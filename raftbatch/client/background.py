@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from raftbatch.client.asks import pause_s
-from raftbatch.client.failures import of_message
 from raftbatch.errors import InvalidRequest, OutcomeUnknown, RaftbatchError
+from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
 NAMES_MAX = 4096
@@ -115,7 +115,7 @@ class Background:
         error = None
         for request_id, result in zip(control.request_ids, results, strict=True):
             if result.HasField("error"):
-                found = of_message(result.error)
+                found = error_in(result.error)
                 if _is_retried(found):
                     again.append(request_id)
                     error = found
@@ -136,9 +136,9 @@ class Background:
         again: list[str] = []
         error = None
         for request_id, result in zip(control.request_ids, results, strict=False):
-            if result.HasField("error") and _is_retried(of_message(result.error)):
+            if result.HasField("error") and _is_retried(error_in(result.error)):
                 again.append(request_id)
-                error = of_message(result.error)
+                error = error_in(result.error)
         self._settled(control, again, error)
         return error
 

@@ -22,12 +22,12 @@ from typing import Any
 
 from raftbatch.client.asks import Ask, Ready, pause_s
 from raftbatch.client.background import RETRIED, Background
-from raftbatch.client.failures import of_message
 from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
 from raftbatch.client.results import of_outcome
 from raftbatch.errors import NoLeader, OutcomeUnknown, Overloaded, RaftbatchError
+from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
 
@@ -279,7 +279,7 @@ class Engine:
 
     def _refused(self, link: Link, message: pb.SessionError) -> None:
         """Take in an error: it is the answer, or the answer is elsewhere, or later."""
-        error = of_message(message.error)
+        error = error_in(message.error)
         is_final = error.definite and error.slug not in RETRIED
         asks: list[Ask] = []
         for number in message.numbers:

@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 import grpc
 import grpc.aio
 
-from raftbatch.errors import TRAILER
-from raftbatch.v1 import dispatch_pb2, error_pb2
+from raftbatch.trailers import Said, said_by
+from raftbatch.v1 import dispatch_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
 
 T = TypeVar("T")
@@ -87,13 +87,9 @@ class Cluster:
 ELSEWHERE = ("not_leader", "no_leader", "draining", "outcome_unknown")
 
 
-def error_of(error: grpc.aio.AioRpcError) -> error_pb2.Error | None:
+def error_of(error: grpc.aio.AioRpcError) -> Said | None:
     """Return what is in the trailer; None: the call broke."""
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER:
-            assert isinstance(value, bytes)
-            return error_pb2.Error.FromString(value)
-    return None
+    return said_by(error.trailing_metadata())
 
 
 class EchoExecutor:
