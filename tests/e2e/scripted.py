@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -220,6 +221,32 @@ class ScriptedNode(Node):
 Test = Callable[[ScriptedNode, grpc.aio.Channel], Coroutine[Any, Any, None]]
 
 
+def configured(folder: Path, *, replica: str = "scheduler") -> NodeConfig:
+    """Return what n1 of two nodes is told, on free ports; n2 is nowhere."""
+    peer, client, other = free_ports(3)
+    path = folder / "cluster.toml"
+    path.write_text(
+        f'[cluster]\nname = "t"\nreplica = "{replica}"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
+        f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
+        f'client = "127.0.0.1:{other}"\n',
+        encoding="utf-8",
+    )
+    return load_node(RealFiles(), str(path), "n1")
+
+
+@asynccontextmanager
+async def serving(node: Node) -> AsyncIterator[grpc.aio.Channel]:
+    """Open a node's client port; yield a channel to it."""
+    port = ClientPort(node, None)
+    await port.open()
+    try:
+        async with grpc.aio.insecure_channel(node.config.addresses.client) as channel:
+            async with asyncio.timeout(LIMIT_S):
+                yield channel
+    finally:
+        await port.close(0.0)
+
+
 def run(
     folder: Path,
     test: Test,
@@ -231,29 +258,15 @@ def run(
     Raises:
         TimeoutError: a session is left, or somebody still waits.
     """
-    peer, client, other = free_ports(3)
-    path = folder / "cluster.toml"
-    path.write_text(
-        f'[cluster]\nname = "t"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
-        f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
-        f'client = "127.0.0.1:{other}"\n',
-        encoding="utf-8",
-    )
-    config = load_node(RealFiles(), str(path), "n1")
+    config = configured(folder)
     config = dataclasses.replace(
         config, sessions=sessions or config.sessions, server=server or config.server
     )
 
     async def main() -> None:
         node = ScriptedNode(config)
-        port = ClientPort(node, None)
-        await port.open()
-        try:
-            async with grpc.aio.insecure_channel(config.addresses.client) as channel:
-                async with asyncio.timeout(LIMIT_S):
-                    await test(node, channel)
-        finally:
-            await port.close(0.0)
+        async with serving(node) as channel:
+            await test(node, channel)
         # What gRPC cancelled ends within a few turns of the loop.
         async with asyncio.timeout(LIMIT_S):
             while node.on_stopping or node.scripted.watching:  # noqa: ASYNC110 - nothing tells it

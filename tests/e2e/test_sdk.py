@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,7 @@ from raftbatch.errors import (
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster, free_ports
-from tests.e2e.executors import CALL_S, Cluster, EchoExecutor
-from tests.e2e.processes import LIMIT_S
+from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, Test, run_served
 
 MODELS = """
 [models.echo]
@@ -53,24 +52,10 @@ inputs = [
 inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
 """
 
-Test = Callable[[ServedCluster, Cluster], Coroutine[Any, Any, None]]
-
 
 def run(folder: Path, test: Test, nodes: tuple[str, ...] = ("n1",)) -> None:
     """Run a test against nodes that serve."""
-    with ServedCluster(folder, nodes, MODELS, replica="scheduler") as served:
-        served.start_all("--bootstrap")
-        served.leader()
-
-        async def main() -> None:
-            cluster = Cluster(served.clients)
-            try:
-                async with asyncio.timeout(LIMIT_S):
-                    await test(served, cluster)
-            finally:
-                await cluster.close()
-
-        asyncio.run(main())
+    run_served(folder, test, MODELS, nodes)
 
 
 def test_sdk_returns_what_models_return(tmp_path: Path) -> None:
