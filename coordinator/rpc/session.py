@@ -312,7 +312,7 @@ class Session:
                 continue
             try:
                 # Known by then, and without an outcome or with one: watching tells either.
-                await self._api.outcome(ask.tenant, ask.request_id, index=ask.index, timeout_ms=0)
+                await self._api.find(ask.tenant, ask.request_id, ask.index)
             except (NoLeader, NotLeader) as error:
                 lost = error
                 self._error(ask, error)

@@ -125,6 +125,13 @@ class ScriptedApi:
             raise self.outcome_error
         return self.known.get(request_id) or Waiting(Ticket(request_id, 2))
 
+    async def find(self, tenant: str, request_id: str, index: int) -> None:
+        """Return once something is known."""
+        self.heard.append((tenant, request_id, index))
+        self._grow()
+        await self.is_open.wait()
+        self._check()
+
     def watch(
         self, tenant: str, request_id: str, told: Callable[[Outcome | RaftbatchError], None]
     ) -> Wait | None:
