@@ -47,6 +47,11 @@ Answer = Ticket | RaftbatchError
 class RequestsApi(ApiBase):
     """See the module's docstring."""
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads, and takes requests in by itself."""
+        return self._leader.is_ready
+
     async def submit(self, submissions: Sequence[Submission]) -> list[Answer]:
         """Take requests in; return for each its ticket, or why not, in their order.
 

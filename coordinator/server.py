@@ -24,8 +24,6 @@ import gc
 import logging
 from collections.abc import Mapping
 
-import grpc
-
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
 from coordinator.node import Node, Phase
@@ -37,7 +35,7 @@ from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
 from coordinator.replica import Replica
-from coordinator.rpc.port import ClientPort
+from coordinator.rpc.port import ClientPort, Credentials
 from coordinator.scheduler import Scheduler
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
@@ -71,7 +69,7 @@ class Server:
         config: NodeConfig,
         mode: Mode,
         tls: TLS | None,
-        credentials: grpc.ServerCredentials | None,
+        credentials: Credentials | None,
     ) -> None:
         self._world = world
         self._process = process

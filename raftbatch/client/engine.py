@@ -208,7 +208,11 @@ class Engine:
         has_more = bool(self._ready) or self._background.is_due
         if not link.dropped and not (is_leading and has_more):
             return None
-        request = pb.SessionRequest(tenant=self._options.tenant, dropped=link.dropped)
+        options = self._options
+        request = pb.SessionRequest(
+            tenant=options.tenant, dropped=link.dropped, forward=options.forward
+        )
+        before, has_dropped = self._number, bool(link.dropped)
         link.dropped.clear()
         if is_leading:
             self._number = self._ready.fill(request, link, self._number)
@@ -218,7 +222,8 @@ class Engine:
                     link.controls[self._number] = control
                     names = request.cancels if control.is_cancel else request.acknowledgements
                     names.add(number=self._number, request_ids=control.request_ids)
-        return request if request.ByteSize() else None
+        # Without room for anything more it would say nothing, over and over.
+        return request if self._number != before or has_dropped else None
 
     def heard(self, link: Link, reply: pb.SessionReply) -> None:
         """Give answers to whom they belong."""
@@ -310,7 +315,7 @@ class Engine:
             return False
         if link is self._link:
             self._link = None
-            self._nodes.leader = error.leader if error.leader != link.address else ""
+            self._nodes.left(link.address, error.leader)
             self._end_if_idle(link)
             self._wake()
         return True

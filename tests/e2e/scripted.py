@@ -84,6 +84,8 @@ class ScriptedApi:
         heard: what executors asked, in order.
         tails: opened.
         asked: names in cancels and acknowledgements.
+        is_leading: whether the node leads.
+        applied: ids that it knows, though they were not asked for here.
     """
 
     def __init__(self) -> None:
@@ -97,9 +99,11 @@ class ScriptedApi:
         self.watching: dict[str, list[Callable[[Outcome | RaftbatchError], None]]] = {}
         self.unwatched = 0
         self.grown = asyncio.Event()
-        self.heard: list[object] = []
+        self.heard: list[Any] = []
         self.tails: list[ScriptedTail] = []
         self.asked: list[tuple[str, str]] = []
+        self.is_leading = True
+        self.applied: set[str] = set()
 
     # What the services call.
 
@@ -126,11 +130,12 @@ class ScriptedApi:
         return self.known.get(request_id) or Waiting(Ticket(request_id, 2))
 
     async def find(self, tenant: str, request_id: str, index: int) -> None:
-        """Return once something is known."""
+        """Return once it is known."""
         self.heard.append((tenant, request_id, index))
         self._grow()
         await self.is_open.wait()
         self._check()
+        self.applied.add(request_id)
 
     def watch(
         self, tenant: str, request_id: str, told: Callable[[Outcome | RaftbatchError], None]
@@ -139,7 +144,8 @@ class ScriptedApi:
         if request_id in self.known:
             told(self.known[request_id])
             return None
-        if all(each.request_id != request_id for each in self.submitted):
+        is_taken = any(each.request_id == request_id for each in self.submitted)
+        if not is_taken and request_id not in self.applied:
             raise NoLeader("it is not known")
         self.watching.setdefault(request_id, []).append(told)
         self._grow()
@@ -213,11 +219,37 @@ class ScriptedApi:
 
 
 class ScriptedNode(Node):
-    """A node with that api."""
+    """A node with that api.
+
+    Attributes:
+        scripted: it.
+        leads: who leads, and where that is; empty: nobody.
+    """
 
     def __init__(self, config: NodeConfig) -> None:
         super().__init__(config, Counters())
         self.scripted = ScriptedApi()
+        self.leads: tuple[str, str] = ("", "")
+        self._watching: list[Callable[[], None]] = []
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as the test says."""
+        return self.leads[0]
+
+    def client_address(self, node: str | None) -> str:
+        """Return where the leader is, as the test says; others are where they are."""
+        return self.leads[1] if node and node == self.leads[0] else super().client_address(node)
+
+    def watch_leader(self, told: Callable[[], None]) -> None:
+        """Note who is to be told."""
+        self._watching.append(told)
+
+    def turn_to(self, leader: str, address: str) -> None:
+        """Let another node lead."""
+        self.leads = (leader, address)
+        for told in self._watching:
+            told()
 
     @property
     def api(self) -> Api:

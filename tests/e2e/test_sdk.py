@@ -199,6 +199,43 @@ def test_sdk_gives_each_its_own_result_though_the_leader_is_killed(tmp_path: Pat
     run(tmp_path, test, ("n1", "n2", "n3"))
 
 
+@pytest.mark.parametrize("is_hurt", [False, True])
+def test_sdk_that_asks_a_follower_alone_loses_nothing(tmp_path: Path, is_hurt: bool) -> None:
+    """It hands on a thousand requests, while the leader is killed."""
+
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        leader = await asyncio.to_thread(served.leader)
+        asked_node = next(node for node in served.clients if node != leader)
+        address = served.clients[asked_node]
+        options = ClientOptions(forward=True)
+        async with EchoExecutor(cluster) as executor, AsyncClient(address, options) as client:
+            executor.may_report.clear()
+            asked = [
+                asyncio.ensure_future(client.infer("echo", f"text {n}", request_id=f"id{n}"))
+                for n in range(1000)
+            ]
+            await executor.started.wait()  # some are admitted, some on their way
+            if is_hurt:
+                served.processes[leader].kill()
+            executor.may_report.set()
+            results = await asyncio.gather(*asked)
+            assert [each.value for each in results] == [f"text {n}" for n in range(1000)]
+            assert Counter(each.request_id for each in results) == {
+                f"id{n}": 1 for n in range(1000)
+            }
+            # Each was admitted once: however often a batch was assigned, no request is in two.
+            batches = {batch: count for (batch, _), count in executor.batches.items()}
+            assert sum(batches.values()) == 1000
+            # It has asked that node alone, whoever led.
+            assert client.leader in ("", address)
+            assert (await client.submit("echo", "more", request_id="more")).index > 0
+            assert await client.cancel("to come") is True
+        survivors = tuple(node for node in served.clients if served.processes[node].is_up)
+        await asyncio.to_thread(served.agree, *survivors)
+
+    run(tmp_path, test, ("n1", "n2", "n3"))
+
+
 def examples() -> Iterator[tuple[str, str]]:
     """Yield where an example stands in the SDK's docstrings, and its code."""
     places = {
