@@ -28,13 +28,13 @@ from raftbatch.errors import (
     RaftbatchError,
     RequestIdConflict,
 )
+from raftbatch.framing import tag_of, varint
 from raftbatch.v1 import gateway_pb2 as pb
 
 Answer = Ticket | Sequence[Verdict | RaftbatchError] | RaftbatchError
 """A ticket, an answer to each id, or why not."""
 
 _ITEM_BYTES = 256  # of an item, beside its message
-_BYTES_FIELD = 2  # Protobuf's wire type of whatever has a length
 _SURE = (InvalidRequest, PayloadTooLarge, RequestIdConflict, OutcomeForgotten)
 """Errors that say of an id, or of a content, what holds whatever became of an earlier try."""
 
@@ -47,12 +47,7 @@ class Kind(Enum):
     ACKNOWLEDGE = "acknowledgements"
 
 
-_TAGS = {
-    kind: bytes(
-        [pb.SessionRequest.DESCRIPTOR.fields_by_name[kind.value].number << 3 | _BYTES_FIELD]
-    )
-    for kind in Kind
-}
+_TAGS = {kind: tag_of(pb.SessionRequest, kind.value) for kind in Kind}
 
 
 class Item:
@@ -115,7 +110,7 @@ class Item:
     def put_into(self, parts: list[bytes]) -> None:
         """Add it to the parts of a message, which it is sent with; it is owed from then on."""
         self.is_owed = True
-        parts.append(_TAGS[self.kind] + _varint(len(self.data)))
+        parts.append(_TAGS[self.kind] + varint(len(self.data)))
         parts.append(self.data)
 
     def settle(self, answer: Answer) -> HandedOn:
@@ -206,13 +201,3 @@ def answer_to_ids(count: int, told: pb.SessionCancelled | pb.SessionAcknowledged
     if len(found) != count:
         return OutcomeUnknown("the leader has not answered for each id")
     return found
-
-
-def _varint(number: int) -> bytes:
-    """Return a length as Protobuf writes it: seven bits a byte, the lowest first."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from raftbatch.client.asks import Ask
+from raftbatch.client.asks import Ask, end_wait
 from raftbatch.client.background import Control
 from raftbatch.client.failures import of_call
 from raftbatch.client.options import TLS
@@ -28,6 +28,7 @@ T = TypeVar("T")
 OPEN_S = 2.0
 """No node takes so long to say who it is: it is gone, or stands still."""
 
+_SESSION = "/raftbatch.v1.Gateway/Session"  # its requests are bytes already
 _PROBE_S = 2.0
 _LEADERLESS_MAX = 2  # probes in succession that find a node without a leader: it is cut off
 
@@ -45,8 +46,8 @@ _OPTIONS = [
 class Owner(Protocol):
     """Who decides what is said on links, and is told what is heard."""
 
-    def next_message(self, link: Link) -> pb.SessionRequest | None:
-        """Return what is to be said now; None: nothing."""
+    def next_message(self, link: Link) -> bytes | None:
+        """Return what is to be said now, a SessionRequest's bytes; None: nothing."""
         ...
 
     def heard(self, link: Link, reply: pb.SessionReply) -> None:
@@ -223,7 +224,7 @@ class Link:
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._timer = over.get_loop().call_later(_PROBE_S, partial(_set, over))
+        self._timer = over.get_loop().call_later(_PROBE_S, partial(end_wait, over))
         await over
 
 
@@ -240,7 +241,8 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
         RaftbatchError: it does not answer, or refuses; nothing was done.
     """
     channel = _channel(address, tls, name)
-    call: Any = GatewayStub(channel).Session()
+    session: Any = channel.stream_stream(_SESSION, None, pb.SessionReply.FromString)
+    call = session()
     link: Link | None = None
     try:
         async with asyncio.timeout(OPEN_S):
@@ -269,8 +271,3 @@ def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
 async def _close(channel: grpc.aio.Channel, call: Any) -> None:
     call.cancel()
     await channel.close()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

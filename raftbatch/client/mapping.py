@@ -1,14 +1,13 @@
 """Many requests, with so many in flight, and their results in order.
 
-What lives here: that, for whatever a request is. Called by: `aio`. Tasks: one for each
-request that is in flight; they end with the generator.
+What lives here: that, for whatever a request is, without a task for each. Called by: `aio`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 from raftbatch.errors import InvalidRequest, RaftbatchError
@@ -16,42 +15,111 @@ from raftbatch.errors import InvalidRequest, RaftbatchError
 _HELD_OF_IN_FLIGHT = 4  # results that are held for the one before them
 
 
+class Mapping:
+    """How many are in flight, and who waits for an end."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._change: asyncio.Future[None] | None = None
+
+    async def changed(self) -> None:
+        """Return when one or more have ended since."""
+        self._change = asyncio.get_running_loop().create_future()
+        await self._change
+
+    def over(self) -> None:
+        """Take in that one has ended."""
+        self.running -= 1
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+
+
+class Slot:
+    """Where the answer to one item comes to: a future, but that nobody is called back.
+
+    Args:
+        mapping: of all items.
+
+    Attributes:
+        result: the answer; None while there is none, or where it is an error.
+        error: the answer, where it is one.
+        cancel: ends what was begun for it; None: nothing was.
+        task: that finds the answer, where it takes one.
+        settled: called when there is an answer, or none is wanted any more.
+    """
+
+    __slots__ = ("_is_done", "_mapping", "cancel", "error", "result", "settled", "task")
+
+    def __init__(self, mapping: Mapping) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.cancel: Callable[[], object] | None = None
+        self.settled: Callable[[], object] | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self._is_done = False
+        self._mapping = mapping
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._is_done
+
+    def set_result(self, result: Any, /) -> None:
+        """Take it."""
+        self.result = result
+        self._over()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take an error."""
+        self.error = error
+        self._over()
+
+    def end(self) -> None:
+        """Want no answer any more."""
+        if not self._is_done:
+            cancel = self.cancel
+            self._over()
+            if cancel is not None:
+                cancel()
+            if self.task is not None:
+                self.task.cancel()
+
+    def _over(self) -> None:
+        self._is_done = True
+        settled, self.settled, self.cancel = self.settled, None, None
+        if settled is not None:
+            settled()
+        self._mapping.over()
+
+
 async def run_all(
-    call: Callable[[Any], Coroutine[Any, Any, Any]],
+    start: Callable[[Any, Slot], None],
     items: Iterable[Any],
     in_flight: int,
     return_errors: bool,
 ) -> AsyncGenerator[Any, None]:
-    """Yield what calls return, in the order of the items.
+    """Yield what requests return, in the order of the items.
 
     Args:
-        call: makes the call of an item.
+        start: begins an item's request, whose answer comes to its slot, now or later.
         items: taken as there is room.
-        in_flight: calls at once, at most.
-        return_errors: yield errors of the calls, rather than to raise the first.
+        in_flight: requests at once, at most.
+        return_errors: yield errors of requests, rather than to raise the first.
 
     Raises:
         InvalidRequest: `in_flight` is none; definite.
-        RaftbatchError: a call's; those in flight are cancelled.
+        RaftbatchError: a request's; those in flight are cancelled.
     """
     if in_flight < 1:
         raise InvalidRequest("in_flight must be from 1")
-    started: deque[asyncio.Task[Any]] = deque()
-    ended = asyncio.Event()
-    running = 0
-
-    def over(_: asyncio.Task[Any]) -> None:
-        nonlocal running
-        running -= 1
-        ended.set()
-
+    mapping = Mapping()
+    started: deque[Slot] = deque()
     source = iter(items)
     is_exhausted = False
     try:
         while True:
             while (
                 not is_exhausted
-                and running < in_flight
+                and mapping.running < in_flight
                 and len(started) < in_flight * _HELD_OF_IN_FLIGHT
             ):
                 try:
@@ -59,22 +127,22 @@ async def run_all(
                 except StopIteration:
                     is_exhausted = True
                     break
-                task = asyncio.create_task(call(item))
-                task.add_done_callback(over)
-                started.append(task)
-                running += 1
+                slot = Slot(mapping)
+                started.append(slot)
+                mapping.running += 1
+                start(item, slot)
             if not started:
                 return
             if not started[0].done():
-                await ended.wait()
-                ended.clear()
+                await mapping.changed()
                 continue
             first = started.popleft()
-            error = first.exception()
+            error = first.error
             if error is not None and not (return_errors and isinstance(error, RaftbatchError)):
                 raise error
-            yield error or first.result()
+            yield error or first.result
     finally:
-        for task in started:
-            task.cancel()
-        await asyncio.gather(*started, return_exceptions=True)
+        for slot in started:
+            slot.end()
+        tasks = [slot.task for slot in started if slot.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)

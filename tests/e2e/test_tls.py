@@ -74,10 +74,8 @@ def test_cluster_with_certificates(tmp_path: Path, settings: str) -> None:
 
 def test_node_hands_on_under_its_own_certificate(tmp_path: Path, settings: str) -> None:
     model = '[models.idle]\ninputs = [{ name = "text", datatype = "BYTES", dims = [1] }]\n'
-    pems = [
-        (tmp_path / "certs" / each).read_bytes()
-        for each in ("ca.pem", "operator.pem", "operator.key")
-    ]
+    certs = tmp_path / "certs"
+    pems = [(certs / each).read_bytes() for each in ("ca.pem", "operator.pem", "operator.key")]
     with ServedCluster(
         tmp_path,
         NODES,
@@ -89,7 +87,7 @@ def test_node_hands_on_under_its_own_certificate(tmp_path: Path, settings: str) 
         leader = cluster.leader()
         follower = next(node for node in NODES if node != leader)
         names = {cluster.clients[follower]: follower}
-        options = ClientOptions(forward=True, tls=TLS(*pems, names))
+        options = ClientOptions(forward=True, tls=TLS(pems[0], pems[1], pems[2], names))
         with Client(cluster.clients[follower], options) as client:
             ticket = client.submit("idle", "hello")
             assert ticket.index > 0
