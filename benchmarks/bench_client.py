@@ -15,7 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import grpc.aio
 import uvloop
 
 from benchmarks.client.gateway import BATCH
@@ -61,43 +63,27 @@ async def by_map(client: AsyncClient, count: int) -> None:
 
 
 async def bare(client: AsyncClient, count: int) -> None:
-    """The same messages over the same kind of stream, and nothing kept of each: the floor."""
-    from raftbatch.client.link import Link, open_link
-
-    class Nobody:
-        """Hears nothing."""
-
-        def next_message(self, link: Link) -> None:
-            """Say nothing."""
-
-        def heard(self, link: Link, reply: pb.SessionReply) -> None:
-            """Hear nothing."""
-
-        def lost(self, link: Link, error: Exception) -> None:
-            """Lose nothing."""
-
-        def learned(self, reply: pb.NodesReply) -> None:
-            """Learn nothing."""
-
-    link = await open_link(Nobody(), client.addresses[0], None)
-    data = TEXT.encode()
-    left = count
-    owed = 0
+    """One message over and over, made once, and answers that nobody looks at: the floor."""
+    channel = grpc.aio.insecure_channel(client.addresses[0])
+    session: Any = channel.stream_stream(
+        "/raftbatch.v1.Gateway/Session", None, pb.SessionReply.FromString
+    )
+    call = session()
+    await call.read()
+    submissions = [
+        pb.Submission(request_id="0" * 32, model="echo", rows=1, payload=TEXT.encode(), number=n)
+        for n in range(BATCH)
+    ]
+    message = pb.SessionRequest(submissions=submissions).SerializeToString()
+    left, owed = count, 0
     while left or owed:
         while left and owed < IN_FLIGHT:
-            size = min(BATCH, left)
-            left -= size
-            owed += size
-            message = pb.SessionRequest(
-                submissions=[
-                    pb.Submission(request_id="0" * 32, model="echo", rows=1, payload=data, number=n)
-                    for n in range(size)
-                ]
-            )
-            await link._call.write(message)
-        reply = await link._call.read()
-        owed -= len(reply.outcomes)
-    await link.close()
+            left -= BATCH
+            owed += BATCH
+            await call.write(message)
+        owed -= len((await call.read()).outcomes)
+    call.cancel()
+    await channel.close()
 
 
 WAYS: dict[str, Callable[[AsyncClient, int], Awaitable[None]]] = {

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -145,7 +143,8 @@ class AsyncClient:
         future: asyncio.Future[Result] = engine.future()
         common = (version, timeout_s, priority, parameters, traceparent, pb.WANT_OUTCOME)
         ask = self._asked(encoder, future, request_id, model, inputs, *common)
-        engine.ask(ask, self._limit_s(timeout_s), True)
+        limit_s = self._options.patience_s if timeout_s is None else timeout_s + _GRACE_S
+        engine.ask(ask, limit_s, True)
         try:
             return await future
         except asyncio.CancelledError:
@@ -206,7 +205,7 @@ class AsyncClient:
         """
         return await self._running().cancel(request_id)
 
-    async def map(
+    def map(
         self,
         model: str,
         items: Iterable[Inputs],
@@ -237,6 +236,7 @@ class AsyncClient:
         """
 
         common = (version, timeout_s, priority, parameters, "", pb.WANT_OUTCOME)
+        limit_s = self._limit_s(timeout_s)
 
         def start(item: Inputs, slot: Slot) -> None:
             try:
@@ -253,17 +253,12 @@ class AsyncClient:
                     _by_task(slot, call)
                     return
                 ask = self._asked(encoder, slot, "", model, item, *common)
-                engine.ask(ask, self._limit_s(timeout_s), True)
-                slot.settled = partial(engine.settled, ask)
-                slot.cancel = partial(engine.abandon, ask, is_cancelled=True)
+                engine.ask(ask, limit_s, True)
+                slot.begun(engine, ask)
             except Exception as error:  # noqa: BLE001 - it is raised, or yielded, in its place
                 slot.set_exception(error)
 
-        with Progress(progress, items) as bar:
-            async with aclosing(run_all(start, items, in_flight, return_errors)) as results:
-                async for result in results:
-                    bar.advance()
-                    yield result
+        return run_all(start, items, in_flight, return_errors, Progress(progress, items))
 
     async def models(self) -> list[model_pb2.Model]:
         """Return the model versions and their settings, as the leader knows them.

@@ -64,7 +64,7 @@ class Engine:
     # What the client asks.
 
     def ask(self, ask: Ask, limit_s: float | None, is_cancelled: bool) -> None:
-        """Ask; the answer comes to where the ask says, and `settled` must be called then.
+        """Ask; the answer comes to where the ask says, and `settled` is to be called then.
 
         Args:
             ask: what for.
@@ -80,8 +80,11 @@ class Engine:
         if limit_s is not None:
             self._deadlines.add(ask, limit_s, is_cancelled)
         self._ready.put(ask)
-        self._wake()
         self.pending += 1
+        if self._link is not None:
+            self._link.woken.set()
+        else:
+            self._find()
 
     def settled(self, ask: Ask) -> None:
         """Take in that an ask has its answer, or is abandoned."""
@@ -345,10 +348,7 @@ class Engine:
 
     def _wake(self) -> None:
         """Let what is ready be said, by whoever leads."""
-        if self._link is not None:
-            self._link.wake()
-        else:
-            self._find()
+        self._link.wake() if self._link is not None else self._find()
 
     def _find(self) -> None:
         if self._finding is None and not self._is_over:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 _TAILS = 256  # of request ids, drawn at once: each draw is a call of the system
-_tails: list[bytes] = []
+_tails: list[str] = []
 
 
 def new_request_id() -> str:
@@ -32,9 +32,9 @@ def new_request_id() -> str:
     try:
         tail = _tails.pop()
     except IndexError:
-        drawn = os.urandom(_TAILS * REQUEST_ID_TAIL_BYTES)
-        ends = range(REQUEST_ID_TAIL_BYTES, len(drawn) + 1, REQUEST_ID_TAIL_BYTES)
-        tails = [drawn[end - REQUEST_ID_TAIL_BYTES : end] for end in ends]
+        drawn = os.urandom(_TAILS * REQUEST_ID_TAIL_BYTES).hex()
+        step = 2 * REQUEST_ID_TAIL_BYTES
+        tails = [drawn[begin : begin + step] for begin in range(0, len(drawn), step)]
         tail = tails.pop()
         _tails.extend(tails)
     return make_request_id(time.time_ns() // 1_000_000, tail)

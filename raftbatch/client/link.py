@@ -77,6 +77,7 @@ class Link:
         asks: what is owed, by number.
         controls: the same, of what is said in the background.
         dropped: numbers whose answers are not wanted any more, and the node is to be told.
+        woken: the owner is to be asked what is to be said: see `wake`.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Link:
         self._owner = owner
         self._channel = channel
         self._call = call
-        self._wake = asyncio.Event()
+        self.woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._has_heard = True
@@ -110,13 +111,13 @@ class Link:
 
     def wake(self) -> None:
         """Let the owner be asked what is to be said, in the loop's next turn."""
-        self._wake.set()
+        self.woken.set()
 
     def drop(self, number: int) -> None:
         """Ask for that answer no more."""
         if self.asks.pop(number, None) is not None:
             self.dropped.append(number)
-            self._wake.set()
+            self.woken.set()
 
     async def models(self, name: str) -> pb.ModelsReply:
         """Return the versions of a model, as far as the node knows.
@@ -175,8 +176,8 @@ class Link:
     async def _write(self) -> None:
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
+                await self.woken.wait()
+                self.woken.clear()
                 while (message := self._owner.next_message(self)) is not None:
                     await self._call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -8,11 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
+from raftbatch.client.progress import Progress
 from raftbatch.errors import InvalidRequest, RaftbatchError
 
 _HELD_OF_IN_FLIGHT = 4  # results that are held for the one before them
+
+
+class Asking(Protocol):
+    """Who is asked; see `engine`."""
+
+    def settled(self, ask: Any) -> None:
+        """Take in that an ask has its answer, or is abandoned."""
+        ...
+
+    def abandon(self, ask: Any, *, is_cancelled: bool) -> None:
+        """Want an answer no more."""
+        ...
 
 
 class Mapping:
@@ -43,21 +56,23 @@ class Slot:
     Attributes:
         result: the answer; None while there is none, or where it is an error.
         error: the answer, where it is one.
-        cancel: ends what was begun for it; None: nothing was.
         task: that finds the answer, where it takes one.
-        settled: called when there is an answer, or none is wanted any more.
     """
 
-    __slots__ = ("_is_done", "_mapping", "cancel", "error", "result", "settled", "task")
+    __slots__ = ("_ask", "_engine", "_is_done", "_mapping", "error", "result", "task")
 
     def __init__(self, mapping: Mapping) -> None:
         self.result: Any = None
         self.error: BaseException | None = None
-        self.cancel: Callable[[], object] | None = None
-        self.settled: Callable[[], object] | None = None
+        self._engine: Asking | None = None
+        self._ask: Any = None
         self.task: asyncio.Task[Any] | None = None
         self._is_done = False
         self._mapping = mapping
+
+    def begun(self, engine: Asking, ask: Any) -> None:
+        """Take in what was asked for, and of whom: it is settled when this is over."""
+        self._engine, self._ask = engine, ask
 
     def done(self) -> bool:
         """Whether the answer is there."""
@@ -76,18 +91,18 @@ class Slot:
     def end(self) -> None:
         """Want no answer any more."""
         if not self._is_done:
-            cancel = self.cancel
+            engine, ask = self._engine, self._ask
             self._over()
-            if cancel is not None:
-                cancel()
+            if engine is not None:
+                engine.abandon(ask, is_cancelled=True)
             if self.task is not None:
                 self.task.cancel()
 
     def _over(self) -> None:
         self._is_done = True
-        settled, self.settled, self.cancel = self.settled, None, None
-        if settled is not None:
-            settled()
+        if self._engine is not None:
+            self._engine.settled(self._ask)
+            self._engine = self._ask = None
         self._mapping.over()
 
 
@@ -96,6 +111,7 @@ async def run_all(
     items: Iterable[Any],
     in_flight: int,
     return_errors: bool,
+    progress: Progress,
 ) -> AsyncGenerator[Any, None]:
     """Yield what requests return, in the order of the items.
 
@@ -104,6 +120,7 @@ async def run_all(
         items: taken as there is room.
         in_flight: requests at once, at most.
         return_errors: yield errors of requests, rather than to raise the first.
+        progress: is told of each that is yielded.
 
     Raises:
         InvalidRequest: `in_flight` is none; definite.
@@ -116,31 +133,33 @@ async def run_all(
     source = iter(items)
     is_exhausted = False
     try:
-        while True:
-            while (
-                not is_exhausted
-                and mapping.running < in_flight
-                and len(started) < in_flight * _HELD_OF_IN_FLIGHT
-            ):
-                try:
-                    item = next(source)
-                except StopIteration:
-                    is_exhausted = True
-                    break
-                slot = Slot(mapping)
-                started.append(slot)
-                mapping.running += 1
-                start(item, slot)
-            if not started:
-                return
-            if not started[0].done():
-                await mapping.changed()
-                continue
-            first = started.popleft()
-            error = first.error
-            if error is not None and not (return_errors and isinstance(error, RaftbatchError)):
-                raise error
-            yield error or first.result
+        with progress as bar:
+            while True:
+                while (
+                    not is_exhausted
+                    and mapping.running < in_flight
+                    and len(started) < in_flight * _HELD_OF_IN_FLIGHT
+                ):
+                    try:
+                        item = next(source)
+                    except StopIteration:
+                        is_exhausted = True
+                        break
+                    slot = Slot(mapping)
+                    started.append(slot)
+                    mapping.running += 1
+                    start(item, slot)
+                if not started:
+                    return
+                if not started[0].done():
+                    await mapping.changed()
+                    continue
+                first = started.popleft()
+                error = first.error
+                if error is not None and not (return_errors and isinstance(error, RaftbatchError)):
+                    raise error
+                bar.advance()
+                yield error or first.result
     finally:
         for slot in started:
             slot.end()
