@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from raftbatch.client.progress import Progress
@@ -131,24 +131,11 @@ async def run_all(
     mapping = Mapping()
     started: deque[Slot] = deque()
     source = iter(items)
-    is_exhausted = False
+    has_more = True
     try:
         with progress as bar:
             while True:
-                while (
-                    not is_exhausted
-                    and mapping.running < in_flight
-                    and len(started) < in_flight * _HELD_OF_IN_FLIGHT
-                ):
-                    try:
-                        item = next(source)
-                    except StopIteration:
-                        is_exhausted = True
-                        break
-                    slot = Slot(mapping)
-                    started.append(slot)
-                    mapping.running += 1
-                    start(item, slot)
+                has_more = has_more and _began(start, source, mapping, started, in_flight)
                 if not started:
                     return
                 if not started[0].done():
@@ -165,3 +152,23 @@ async def run_all(
             slot.end()
         tasks = [slot.task for slot in started if slot.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _began(
+    start: Callable[[Any, Slot], None],
+    source: Iterator[Any],
+    mapping: Mapping,
+    started: deque[Slot],
+    in_flight: int,
+) -> bool:
+    """Begin requests while there is room; return whether there may be more items."""
+    while mapping.running < in_flight and len(started) < in_flight * _HELD_OF_IN_FLIGHT:
+        try:
+            item = next(source)
+        except StopIteration:
+            return False
+        slot = Slot(mapping)
+        started.append(slot)
+        mapping.running += 1
+        start(item, slot)
+    return True
