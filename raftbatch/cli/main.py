@@ -12,13 +12,14 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import config, executor, log, members, requests, serve, status
+from raftbatch.cli import config, executor, log, members, models, requests, serve, status, up
 from raftbatch.cli.text import paragraphs
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to standard output raises. Commands catch what their own files do."""
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("up", help=paragraphs(up.HELP))(up.up)
 app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
 app.command("executor", help=paragraphs(executor.HELP))(executor.executor)
 app.command("status", help=paragraphs(status.HELP))(status.status)
@@ -27,6 +28,7 @@ for _command in (requests.infer, requests.submit, requests.result, requests.canc
 app.add_typer(members.app, name="members")
 app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")
+app.add_typer(models.app, name="models")
 app.add_typer(log.app, name="log")
 
 
