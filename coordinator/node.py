@@ -17,6 +17,7 @@ from enum import Enum
 
 from coordinator.api import Api, Standing
 from coordinator.config import NodeConfig
+from coordinator.core.state import State
 from coordinator.founding import adopted, born
 from coordinator.opaque import OpaqueReplica
 from coordinator.overview import Overview, overview
@@ -219,6 +220,27 @@ class Node:
         if self.scheduler is None:
             raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
         return self.scheduler.api
+
+    # What operators read.
+
+    def log_to_read(self) -> ReplicatedLog:
+        """Return the log.
+
+        Raises:
+            NoLeader, Draining: definite; the node starts, or stops.
+        """
+        return self._taking()
+
+    def state_to_read(self) -> State:
+        """Return the scheduler's state, by what this node has applied.
+
+        Raises:
+            NoLeader, InvalidRequest: definite; there is none yet, or never.
+        """
+        self._opened()
+        if not isinstance(self.replica, Replica):
+            raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
+        return self.replica.state
 
     # What operators ask; each raises what `ReplicatedLog` says, and `Draining` while it stops.
 

@@ -6,7 +6,9 @@ never live here: a decision. Called by: gRPC. One thread: the loop's.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -15,8 +17,9 @@ from coordinator.api import Standing
 from coordinator.node import MemberState, Node
 from coordinator.overview import Overview
 from coordinator.raft.membership import Rank
+from coordinator.rpc.entries import SLOW_S, Reading, draining
 from coordinator.rpc.errors import abort
-from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
+from raftbatch.errors import Fatal, InvalidRequest, Overloaded, RaftbatchError
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.v1 import admin_pb2
 
@@ -33,6 +36,7 @@ class AdminService:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._reading = Reading(node)
 
     async def Status(  # noqa: N802 - the name of the call, as are all below
         self, _request: admin_pb2.StatusRequest, _context: Context
@@ -137,6 +141,60 @@ class AdminService:
             return admin_pb2.TransferReply(node_id=found)
 
         return await self._answered(context, transfer)
+
+    async def Entries(  # noqa: N802
+        self, request: admin_pb2.EntriesRequest, context: Context
+    ) -> None:
+        """Let the log be read."""
+
+        async def send() -> None:
+            async with aclosing(self._reading.replies(request)) as replies:
+                async for reply in replies:
+                    async with asyncio.timeout(SLOW_S):
+                        await context.write(reply)
+
+        sending = asyncio.ensure_future(send())
+
+        def stop() -> None:
+            sending.cancel()
+
+        self._node.on_stopping.append(stop)
+        failure: BaseException | None = None
+        try:
+            await sending
+        except asyncio.CancelledError:
+            failure = draining(self._node)
+            if failure is None:  # the reader has gone
+                raise
+        except TimeoutError:
+            failure = Overloaded(f"a message was not taken in {SLOW_S:g} s", retry_after_ms=1000)
+        except (RaftbatchError, Fatal) as error:
+            failure = error
+        finally:
+            sending.cancel()
+            self._node.on_stopping.remove(stop)
+        if failure is not None:
+            await abort(context, failure, self._node.client_address)
+
+    async def Request(  # noqa: N802
+        self, request: admin_pb2.RequestRequest, context: Context
+    ) -> admin_pb2.RequestReply:
+        """Say what is known of a request."""
+
+        async def known() -> admin_pb2.RequestReply:
+            return self._reading.request(request)
+
+        return await self._answered(context, known)
+
+    async def Batch(  # noqa: N802
+        self, request: admin_pb2.BatchRequest, context: Context
+    ) -> admin_pb2.BatchReply:
+        """Say what is known of a batch."""
+
+        async def known() -> admin_pb2.BatchReply:
+            return self._reading.batch(request)
+
+        return await self._answered(context, known)
 
     async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, or end the gRPC call with its error."""

@@ -12,7 +12,17 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import config, executor, log, members, requests, serve, status
+from raftbatch.cli import (
+    config,
+    executor,
+    log,
+    members,
+    requests,
+    serve,
+    status,
+    stories,
+    tail,
+)
 from raftbatch.cli.text import paragraphs
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -27,7 +37,11 @@ for _command in (requests.infer, requests.submit, requests.result, requests.canc
 app.add_typer(members.app, name="members")
 app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")
+log.app.command(epilog=tail.EXITS)(tail.tail)
+log.app.command(epilog=tail.EXITS)(tail.show)
 app.add_typer(log.app, name="log")
+app.add_typer(stories.requests, name="request")
+app.add_typer(stories.batches, name="batch")
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
+import typer
+
+_EXIT_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 _PREVIEW_BYTES = 16
 _GATHERED_ROWS = 64  # how many rows of a table set the widths of its columns
 
@@ -80,6 +84,19 @@ def terminal() -> Write:
             sys.stdout.write(line + "\n")
 
     return write
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """End a command quietly where nobody reads what it prints any more, as in `... | head`."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError):
+            sys.stdout.close()  # else Python complains when it flushes it at its end
+        raise typer.Exit(_EXIT_PIPE) from None
 
 
 def hex_lines(data: bytes) -> Iterator[str]:

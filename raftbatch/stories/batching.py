@@ -38,6 +38,7 @@ def seal(ledger: Ledger, record: r.Seal) -> None:
     ledger.end_early(late, OutcomeKind.EXPIRED)
     if not members:
         return
+    opened = ledger.window_id(key)
     for story in members:
         ledger.leave_window(story)
     numbers = tuple(story.number for story in members)
@@ -56,6 +57,7 @@ def seal(ledger: Ledger, record: r.Seal) -> None:
         model.attempts_max if model is not None else 0,
         model.assigned_max if model is not None else 0,
         dict.fromkeys(numbers),
+        window=opened,
     )
     ledger.add_batch(batch)
     reason = record.reason.name.lower()
@@ -288,6 +290,7 @@ def bisect(ledger: Ledger, record: r.Bisect) -> None:
             single,
             batch.assigned_max,
             dict.fromkeys(members),
+            window=batch.window,
             code=batch.code,
             message=batch.message,
         )

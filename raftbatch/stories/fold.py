@@ -20,7 +20,7 @@ from typing import assert_never
 from raftbatch import records as r
 from raftbatch.errors import Invariant
 from raftbatch.settings import Model
-from raftbatch.stories import admitting, batching
+from raftbatch.stories import admitting, batching, timing
 from raftbatch.stories.ledger import Holder, Ledger
 from raftbatch.stories.values import BatchStory, Counts, Story
 
@@ -80,6 +80,11 @@ class Stories:
             if story.request_id == request_id and tenant in ("", story.tenant)
         ]
 
+    def window_of(self, story: Story) -> tuple[int, int] | None:
+        """Return the window that a request waits in; None: it is in none."""
+        window = self._ledger.windows.get(story.key, {})
+        return self._ledger.window_id(story.key) if story.number in window else None
+
     @property
     def counts(self) -> Counts:
         """What the log comes to so far. Made anew at each call."""
@@ -131,13 +136,13 @@ class Stories:
             ledger.term = term  # whoever lacks the beginning has to believe the first
         if entry.term != term or (term != ledger.term and not begins):
             return
-        ledger.advance(entry.at_ms)
+        timing.advance(ledger, entry.at_ms)
         if begins:
             ledger.term = term
         for record in entry.records:
             _feed_record(ledger, record)
         if ledger.deleting:
-            ledger.finish_deleted()
+            timing.finish_deleted(ledger)
 
 
 def _feed_record(ledger: Ledger, record: object) -> None:

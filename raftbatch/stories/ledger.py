@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappush
 
 from raftbatch.kinds import Key, LapseReason, OutcomeKind, Ran
 from raftbatch.settings import Model, Policy
@@ -23,7 +23,6 @@ Name = tuple[str, str]
 OUTCOME_BYTES = 128
 """What an outcome is counted as, beside its result and message."""
 
-TIME_MS_MAX = 1 << 61
 _FAILURES = (LapseReason.FAILED, LapseReason.TIMED_OUT, LapseReason.EXECUTOR_LOST)
 _RAN = {Ran.NO: ", had not run", Ran.YES: ", was running", Ran.UNKNOWN: ", may have run"}
 _DOUBLINGS_MAX = 64
@@ -80,6 +79,9 @@ class Ledger:
         waiting: by `None` (all), model version, and tenant.
         outcome_bytes: of outcomes whose content is kept.
         stories, batch_stories: everything, by number.
+        whole: outcomes with their content, the oldest first.
+        bare: outcomes of which the id alone is known, the same.
+        due: a heap of when to look at deadlines, and whose.
         cancelled: ids that were cancelled before they came.
         counts: what is counted as it happens; the rest is summed at the end.
     """
@@ -105,9 +107,9 @@ class Ledger:
         self.batch_stories: dict[int, BatchStory] = {}
         self.cancelled: list[Story] = []
         self.counts = Counts()
-        self._whole: deque[Story] = deque()  # outcomes with their content, the oldest first
-        self._bare: deque[Story] = deque()  # outcomes of which the id is known still
-        self._due: list[tuple[int, int]] = []
+        self.whole: deque[Story] = deque()
+        self.bare: deque[Story] = deque()
+        self.due: list[tuple[int, int]] = []
 
     # Requests.
 
@@ -126,7 +128,7 @@ class Ledger:
         if timeout_ms:
             story.deadline_ms = self.now_ms + timeout_ms
             grain = timeout_ms >> _GRAIN_BITS or 1
-            heappush(self._due, (-(-story.deadline_ms // grain) * grain, story.number))
+            heappush(self.due, (-(-story.deadline_ms // grain) * grain, story.number))
 
     def model_use(self, key: Key) -> Waiting:
         """Return what waits for a model version."""
@@ -142,6 +144,17 @@ class Ledger:
             use = self.tenants.get(tenant)
             if use is not None and not use.requests and not use.cancels:
                 del self.tenants[tenant]
+
+    def window_id(self, key: Key) -> tuple[int, int]:
+        """Return what a window is called by: when it was opened, and by which index.
+
+        It is opened by the oldest request that waits in it; zeros: none does.
+        """
+        window = self.windows.get(key)
+        if not window:
+            return 0, 0
+        oldest = next(iter(window.values()))
+        return oldest.at_ms, oldest.admitted_index
 
     def leave_window(self, story: Story) -> None:
         """Let a request wait in its window no more."""
@@ -178,8 +191,16 @@ class Ledger:
 
     def remember(self, story: Story) -> None:
         """Keep an outcome for its retention."""
-        self._whole.append(story)
-        self.outcome_bytes += _bytes_of(story)
+        self.whole.append(story)
+        self.outcome_bytes += bytes_of(story)
+
+    def drop_content(self, story: Story) -> bool:
+        """Let an outcome's content go; return whether it was there."""
+        if not story.is_kept:
+            return False
+        self.outcome_bytes -= bytes_of(story)
+        story.is_kept = False
+        return True
 
     def end_early(
         self, stories: Iterable[Story], kind: OutcomeKind, code: str = "", message: str = ""
@@ -305,92 +326,9 @@ class Ledger:
             delay_ms = delay_ms * model.backoff_permille // 1000
         return min(delay_ms, model.backoff_max_ms)
 
-    # Time.
 
-    def advance(self, at_ms: int) -> None:
-        """Let log time be what an entry says; then end what is due, a bounded number of things."""
-        self.now_ms = max(self.now_ms, min(at_ms, TIME_MS_MAX))
-        budget = self.policy.expire_per_entry_max
-        expired: list[Story] = []
-        while self._due and self._due[0][0] <= self.now_ms and len(expired) < budget:
-            story = self.open.get(heappop(self._due)[1])
-            if story is not None:
-                expired.append(story)
-        self.end_early(expired, OutcomeKind.EXPIRED)
-        budget -= len(expired)
-        if self.deleting:
-            budget = self._end_deleted(budget)
-        self._forget(budget)
-
-    def drop_content(self, story: Story) -> bool:
-        """Let an outcome's content go; return whether it was there."""
-        if not story.is_kept:
-            return False
-        self.outcome_bytes -= _bytes_of(story)
-        story.is_kept = False
-        return True
-
-    def _forget(self, budget: int) -> None:
-        """Drop contents, and then ids, whose retention is over, the oldest first."""
-        policy = self.policy
-        while (
-            budget > 0
-            and self._whole
-            and self._is_over(self._whole[0], policy.outcome_retention_ms)
-        ):
-            story = self._whole.popleft()
-            self.drop_content(story)
-            self._bare.append(story)
-            budget -= 1
-        while (
-            budget > 0 and self._bare and self._is_over(self._bare[0], policy.dedupe_retention_ms)
-        ):
-            story = self._bare.popleft()
-            del self.known[story.name]
-            if not story.number:
-                self.tenant_use(story.tenant).cancels -= 1
-                self.forget_idle_tenants((story.tenant,))
-            budget -= 1
-
-    def _is_over(self, story: Story, retention_ms: int) -> bool:
-        assert story.outcome is not None
-        return story.outcome.at_ms + retention_ms <= self.now_ms
-
-    def _end_deleted(self, budget: int) -> int:
-        """End what does not run of deleted versions; return how many more things may end."""
-        for model in sorted(self.deleting):
-            if budget <= 0:
-                break
-            doomed = self._doomed(model, budget)
-            said = f"{model[0]} version {model[1]} was deleted"
-            self.end_early(doomed, OutcomeKind.FAILED, "unknown_model", said)
-            budget -= len(doomed)
-        return budget
-
-    def _doomed(self, model: ModelId, budget: int) -> list[Story]:
-        """Return requests of a deleted version: by key, priority and from the newest; batches."""
-        found: list[Story] = []
-        for key in sorted(key for key in self.windows if key[:2] == model):
-            waiting = list(self.windows[key].values())
-            found += sorted(waiting, key=lambda story: (story.priority, -story.number))
-        found = found[:budget]
-        for number in sorted(self.batches):
-            if len(found) >= budget:
-                break
-            batch = self.batches[number]
-            if batch.key[:2] == model and batch.live is None:
-                found += [self.open[member] for member in batch.members if member in batch.open]
-        return found
-
-    def finish_deleted(self) -> None:
-        """Let deleted versions be gone of which nothing is left."""
-        busy = {batch.key[:2] for batch in self.batches.values()}
-        for model in list(self.deleting):
-            if model not in busy and not self.model_use((*model, "")).requests:
-                del self.models[model], self.deleting[model]
-
-
-def _bytes_of(story: Story) -> int:
+def bytes_of(story: Story) -> int:
+    """Return what the outcome of a story is counted as."""
     outcome = story.outcome
     assert outcome is not None
     return OUTCOME_BYTES + outcome.result_bytes + len(outcome.message)

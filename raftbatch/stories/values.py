@@ -172,6 +172,8 @@ class BatchStory:
         members: numbers of its requests, in order.
         rows: of them, when it was made.
         size: bytes of theirs, likewise.
+        window: what its window was called by: log time of its opening, and the first index that
+            admitted into it.
         halves: the batches it was cut into.
         attempts: its assignments.
         end: how it ended: `completed`, `bisected`, `quarantined`, `emptied`; empty: it lives.
@@ -200,6 +202,7 @@ class BatchStory:
     attempts_single_max: int
     assigned_max: int
     open: dict[int, None]
+    window: tuple[int, int] = (0, 0)
     halves: tuple[int, ...] = ()
     attempts: list[Attempt] = field(default_factory=list)
     end: str = ""

@@ -38,6 +38,7 @@ DEFERRED = {
     "raftbatch.cli.executor": "runs an executor",
     "raftbatch.cli.log": "dumps the files of a coordinator",
     "raftbatch.cli.serve": "runs a coordinator",
+    "raftbatch.cli.source": "reads the files of a coordinator",
 }
 
 # Modules of others that only one floor of ours may import.

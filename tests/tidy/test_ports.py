@@ -170,6 +170,7 @@ ALLOWED_IN_FUNCTIONS: dict[tuple[str, str], str] = {
     ("raftbatch/cli/log.py", "raftbatch.realworld"): "reads the files of a coordinator",
     ("raftbatch/cli/requests.py", "raftbatch.realworld"): "lets gRPC's core say nothing",
     ("raftbatch/cli/serve.py", "raftbatch.realworld"): "runs a coordinator",
+    ("raftbatch/cli/source.py", "raftbatch.realworld"): "reads the files of a coordinator",
 }
 
 
