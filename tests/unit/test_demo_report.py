@@ -47,7 +47,7 @@ def test_story_says_where_the_leader_died() -> None:
         "  entry 6       +100 ms   sealed into batch 2, released by age",
         "  entry 6       +100 ms   batch 2 assigned to x1, attempt 1",
         "                          ---- n1 is dead; n2 leads, from entry 8 on, term 2",
-        "  entry 9       +400 ms   taken back from x1: executor_lost",
+        "  entry 9       +400 ms   taken back from x1: executor_lost, may have run",
         "  entry 10      +500 ms   batch 2 assigned to x2, attempt 2",
         "  entry 11      +600 ms   outcome: ok, from x2",
     ]
