@@ -17,11 +17,13 @@ from raftbatch.cli import (
     executor,
     log,
     members,
+    models,
     requests,
     serve,
     status,
     stories,
     tail,
+    up,
 )
 from raftbatch.cli.text import paragraphs
 
@@ -29,6 +31,7 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to standard output raises. Commands catch what their own files do."""
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("up", help=paragraphs(up.HELP))(up.up)
 app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
 app.command("executor", help=paragraphs(executor.HELP))(executor.executor)
 app.command("status", help=paragraphs(status.HELP))(status.status)
@@ -39,6 +42,7 @@ app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")
 log.app.command(epilog=tail.EXITS)(tail.tail)
 log.app.command(epilog=tail.EXITS)(tail.show)
+app.add_typer(models.app, name="models")
 app.add_typer(log.app, name="log")
 app.add_typer(stories.requests, name="request")
 app.add_typer(stories.batches, name="batch")

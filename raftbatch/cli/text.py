@@ -121,6 +121,11 @@ def number_text(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 node`, `3 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def span(first: int | None, last: int | None) -> str:
     """Return `3..7`; `-` for none; `3..?` where only the first is known."""
     if first is None or (last is not None and last < first):

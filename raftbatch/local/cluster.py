@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from raftbatch.config import load
 from raftbatch.errors import CannotStart, InvalidRequest
@@ -39,9 +39,9 @@ class LocalCluster:
         directory: where its configuration, data and logs are; made where it is missing. If there
             is a cluster in it, that one goes on, at its addresses.
         config: a configuration, of which a copy is made there, with addresses of this machine and
-            data in the directory. None: what the directory has, or the built-in one, which runs
-            the model `echo`.
-        nodes: how many, of the built-in one; None: as many as are there, or 3.
+            data in the directory; it may leave out `[nodes]` and `[cluster]`. None: what the
+            directory has, or the built-in one, which runs the model `echo`.
+        nodes: how many, where no configuration names them; None: as many as are there, or 3.
         executors: how many; None: 2, or none where no model says what executors run.
         keeps_ports: whether a new cluster gets the addresses that its configuration names, where
             nobody uses one of them; else, and without this, free ports.
@@ -72,6 +72,8 @@ class LocalCluster:
         self.has_other_ports = False
         self._processes: dict[str, LocalProcess] = {}
         self._never = Event()
+        self._source = str(config or self.config)  # what people know it by
+        values = None if config is None else _read(config)
         files = RealFiles()
         try:
             (directory / "logs").mkdir(parents=True, exist_ok=True)
@@ -83,12 +85,11 @@ class LocalCluster:
         except OSError as error:
             raise CannotStart(f"{directory} cannot be used: {error.strerror or error}") from None
         try:
-            self._configure(config, nodes, keeps_ports)
+            self._configure(files, config, values, nodes, keeps_ports)
             self._file = load(files, str(self.config))
-            self._file.operator()  # as we will be asked to show it
+            self._values = _read(self.config)
             self.nodes: tuple[str, ...] = tuple(map(str, self._file.nodes))
-            values = configuration.parsed(self._read(self.config), str(self.config))
-            default = EXECUTORS if configuration.has_executors(values) else 0
+            default = EXECUTORS if configuration.has_executors(self._values) else 0
             count = default if executors is None else executors
             self.executors = configuration.executor_names(count, self.nodes)
         except BaseException:
@@ -136,10 +137,17 @@ class LocalCluster:
         return name in self._processes and self._processes[name].is_alive
 
     def ending(self, name: str) -> str:
-        """Return how a process ended, and what it said last; empty while it has not."""
+        """Return how a process ended, and what it said last, if it could; empty: it has not."""
         process = self._processes[name]
         how = process.ending()
-        return f"{how}; its last lines, of {process.log}:\n{process.said()}" if how else ""
+        if not how or process.was_ended:
+            return how and f"{how}; its log is {process.log}"
+        why = process.why().replace(str(self.config), self._source)
+        return f"{how}: {why or 'it said nothing'}"
+
+    def examples(self) -> list[str]:
+        """Return a request for each model, as `raftbatch infer` takes it."""
+        return configuration.examples(self._values)
 
     # What can be done.
 
@@ -150,11 +158,8 @@ class LocalCluster:
             CannotStart: a port is in use, or a process cannot be begun.
         """
         idle = [name for name in self.nodes if not self.is_alive(name)]
-        in_use = ports.taken(
-            address
-            for node in idle
-            for address in (self._file.node(node).peer_listen, self._file.node(node).client_listen)
-        )
+        where = configuration.addresses_of(self._values, str(self.config))
+        in_use = ports.taken(each for node in idle for each in where[node].values())
         if in_use:
             raise CannotStart(
                 f"{', '.join(in_use)}: somebody listens there already; stop that process, or name "
@@ -228,7 +233,7 @@ class LocalCluster:
         """
         for name in (*self.nodes, *self.executors):
             if name not in self._processes:
-                return f"{name} was not started"
+                raise CannotStart(f"{name} was not begun: start() comes first")
             if ending := self.ending(name):
                 raise CannotStart(f"{name} does not run: {ending}")
         for name in self.executors:
@@ -258,11 +263,15 @@ class LocalCluster:
         """
         clock = RealClock()
         end_ns = clock.monotonic_ns() + int(timeout_s * 1e9)
-        while not (found := agreed(self.statuses())):
+        while not (found := self.look_for_leader()):
             if clock.monotonic_ns() > end_ns:
                 raise CannotStart(f"no node leads after {timeout_s:g} s")
             self._never.wait(_LOOK_S)
         return found
+
+    def look_for_leader(self) -> str:
+        """Return who leads now, as a majority says; empty: nobody."""
+        return agreed(self.statuses())
 
     def _begin(self, name: str) -> None:
         if name in self._processes:
@@ -279,15 +288,19 @@ class LocalCluster:
         except OSError as error:
             raise CannotStart(f"{name} cannot be begun: {error}") from None
 
-    def _configure(self, config: Path | None, nodes: int | None, keeps_ports: bool) -> None:
+    def _configure(
+        self,
+        files: RealFiles,
+        config: Path | None,
+        values: dict[str, Any] | None,
+        nodes: int | None,
+        keeps_ports: bool,
+    ) -> None:
         """Write the configuration, unless the one that is there is to be used."""
         earlier: Addresses = {}
         if self.config.exists():
-            path = str(self.config)
-            earlier = configuration.addresses_of(
-                configuration.parsed(self._read(self.config), path), path
-            )
-        if config is None:
+            earlier = configuration.addresses_of(_read(self.config), str(self.config))
+        if config is None or values is None:
             if earlier:
                 self._check_same(earlier, nodes or len(earlier))
                 return
@@ -295,24 +308,40 @@ class LocalCluster:
             addresses = configuration.built_in_addresses(nodes or NODES)
             text = configuration.built_in(template, self._placed(addresses, keeps_ports))
         else:
-            values = configuration.parsed(self._read(config), str(config))
             addresses = configuration.addresses_of(values, str(config))
+            if addresses and nodes is not None:
+                raise InvalidRequest(f"{config} names its nodes itself: leave their number out")
+            number = nodes or len(earlier) or NODES
+            addresses = addresses or configuration.built_in_addresses(number)
             if earlier and earlier.keys() != addresses.keys():
                 raise InvalidRequest(
-                    f"{self.directory} holds a cluster of the nodes {', '.join(earlier)}, and "
-                    f"{config} names {', '.join(addresses)}: name another directory"
+                    f"{self.directory} holds a cluster of the nodes {', '.join(earlier)}, not of "
+                    f"{', '.join(addresses)}: name another directory"
                 )
             chosen = earlier or self._placed(addresses, keeps_ports)
             heading = f"Made from {config}, anew at each start with that file."
             folder = str(config.absolute().parent)
             text = configuration.placed(values, folder, chosen, heading)
-        self.config.write_text(text, "utf-8")
+        self._write(files, text)
+
+    def _write(self, files: RealFiles, text: str) -> None:
+        """Write the configuration, if it is right."""
+        new = self.config.with_suffix(".new")
+        try:
+            new.write_text(text, "utf-8")
+            load(files, str(new)).operator()  # as we will be asked to show it
+            new.replace(self.config)
+        except InvalidRequest as error:
+            new.unlink()
+            raise InvalidRequest(error.message.replace(str(new), self._source)) from None
+        except OSError as error:
+            raise CannotStart(f"{new} cannot be written: {error.strerror or error}") from None
 
     def _check_same(self, earlier: Addresses, nodes: int) -> None:
         if len(earlier) != nodes:
             raise InvalidRequest(
-                f"{self.directory} holds a cluster of {len(earlier)} nodes, not of {nodes}: leave "
-                "the number out, name another directory, or remove this one and all that is in it"
+                f"{self.directory} holds a cluster of {len(earlier)}, not of {nodes}: leave the "
+                "number out, name another directory, or remove this one and all that is in it"
             )
 
     def _placed(self, wanted: Addresses, keeps_ports: bool) -> Addresses:
@@ -328,9 +357,10 @@ class LocalCluster:
             node: {key: f"127.0.0.1:{free.pop()}" for key in keys} for node, keys in wanted.items()
         }
 
-    @staticmethod
-    def _read(path: Path) -> str:
-        try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"{path}: {getattr(error, 'strerror', '') or error}") from None
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{path}: {getattr(error, 'strerror', '') or error}") from None
+    return configuration.parsed(text, str(path))
