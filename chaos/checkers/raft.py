@@ -379,7 +379,13 @@ def reads_too_much(life: Life) -> bool:
 
 
 def quiet(lives: Mapping[NodeId, Life]) -> str | None:
-    """Return what is still waiting in some node long after all was healed: nothing must be."""
+    """Return what is still waiting in some node long after all was healed: nothing must be.
+
+    A leader may have stood down since, over a write that began on a slow disk before.
+    """
+    followed = {life.log.leader for life in lives.values()}
+    if len(followed) != 1 or None in followed:
+        return "not all follow one leader yet"
     for life in lives.values():
         log = life.log
         waiting = {
