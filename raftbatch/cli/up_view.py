@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raftbatch.cli.text import Table, counted, printable, terminal
+from raftbatch.local.processes import own_command
 from raftbatch.local.supervisor import Died, Restarted
 
 if TYPE_CHECKING:
@@ -200,8 +201,9 @@ class _PersonView:
         """Return what to try next."""
         cluster = self._cluster
         config = f"--config {shlex.quote(str(cluster.config))}"
-        found = [f"raftbatch infer {each} {config}" for each in cluster.examples()]
-        found.append(f"raftbatch status {config}")
+        command = own_command()
+        found = [f"{command} infer {each} {config}" for each in cluster.examples()]
+        found.append(f"{command} status {config}")
         if len(cluster.nodes) > 1 and leader:
             found.append(f"kill -9 {cluster.pid(leader)}    # the leader: nothing is lost")
         return found

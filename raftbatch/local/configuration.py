@@ -107,6 +107,25 @@ def placed(values: Mapping[str, Any], folder: str, addresses: Addresses, heading
     return f"# {heading}\n\n{toml.document(found)}"
 
 
+def data_dir(values: Mapping[str, Any], node: str) -> str:
+    """Return where a node's data is, relative to the file unless it is absolute."""
+    own = dict(_tables(values.get("nodes"))).get(node, {}).get("data_dir")
+    found = own or _table(values.get("storage")).get("data_dir", DATA_DIR)
+    return str(found).replace("{node}", node)
+
+
+def founding(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what counts when a cluster is founded, and never again: of each model, and the rest.
+
+    What executors read is not part of it.
+    """
+    models = {
+        f"models.{name}": {key: each for key, each in table.items() if key != "executor"}
+        for name, table in _tables(values.get("models"))
+    }
+    return {**models, "policy": _table(values.get("policy"))}
+
+
 def has_executors(values: Mapping[str, Any]) -> bool:
     """Return whether a model says which class executors run."""
     return any("executor" in table for _, table in _tables(values.get("models")))

@@ -9,6 +9,8 @@ What lives here: that. What must never live here: what it is for. Called by: `cl
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,6 +112,15 @@ class LocalProcess:
         with self.log.open("rb") as log:
             log.seek(self._begin)
             return text.encode() in log.read(_HEAD_BYTES)
+
+
+def own_command() -> str:
+    """Return how a person runs this command in another terminal, in the same folder."""
+    name = sys.argv[0]
+    if name.endswith("__main__.py"):
+        return f"{sys.executable} -m raftbatch"
+    is_found = shutil.which("raftbatch") == str(Path(name).absolute())
+    return "raftbatch" if is_found else shlex.quote(name)
 
 
 def _safe() -> list[str]:

@@ -44,6 +44,7 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,
         )
         # Else a test would wait for ever for a line that does not come.
         self._limit = threading.Timer(4 * LIMIT_S, self._process.kill)
@@ -82,8 +83,8 @@ class Up:
         raise AssertionError(f"it ended without {event}")
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
+        """Send it a signal, and all that are in its group: as a terminal does."""
+        os.killpg(self.pid, number)
 
     def ended(self) -> tuple[int, str]:
         """Return its exit status and what it complained of, once it has ended."""
@@ -108,9 +109,18 @@ def environment() -> dict[str, str]:
 
 def descendants(pid: int) -> list[int]:
     """Return all processes below one, as far as they have not left it."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    found = [int(each) for of in threads for each in (of / "children").read_text("ascii").split()]
-    return [*found, *(below for child in found for below in descendants(child))]
+    parents: dict[int, int] = {}
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                stat = (each / "stat").read_text("ascii", "replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has just ended
+            parents[int(each.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = [pid]
+    for each_pid in found:  # which grows meanwhile
+        found += [child for child, parent in parents.items() if parent == each_pid]
+    return found[1:]
 
 
 def until_gone(pids: Iterable[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -62,6 +63,7 @@ def test_up_in_an_empty_folder_outlives_its_leader_and_ends_with_ctrl_c(tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["raftbatch-data"]
 
 
+@pytest.mark.slow
 def test_up_goes_on_with_its_data(tmp_path: Path) -> None:
     arguments = ("--nodes", "1", "--executors", "0")
     with Up(tmp_path, *arguments) as up:
@@ -106,6 +108,25 @@ def test_up_says_why_a_process_died_at_its_start(tmp_path: Path) -> None:
     assert not (tmp_path / "raftbatch-data").exists()
 
 
+def test_up_refuses_models_that_the_cluster_was_not_founded_with(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, nodes=1, executors=0) as cluster:
+        cluster.start()
+        cluster.wait_ready()
+    text = cluster.config.read_text("utf-8")
+    cluster.config.write_text(text.replace("executor.examples.echo", "my.echo"), "utf-8")
+    LocalCluster(tmp_path).close()  # what executors read may change
+    config = tmp_path / "mine.toml"
+    config.write_text("[models.mine]\n[models.echo]\n", "utf-8")
+    refused = r"mine\.toml: models\.echo, models\.mine: not as when .* was founded"
+    with pytest.raises(InvalidRequest, match=refused):
+        LocalCluster(tmp_path, config=config, nodes=1)
+    cluster.config.write_text(text.replace("= 32", "= 16"), "utf-8")
+    with pytest.raises(InvalidRequest, match=r"cluster\.toml: models\.echo: not as when"):
+        LocalCluster(tmp_path)
+    shutil.rmtree(cluster.data_dir("n1"))
+    LocalCluster(tmp_path).close()
+
+
 @pytest.mark.parametrize("text", ["[models.", "[model.mine]", "[nodes]", "[nodes.n1]\npeer = 1"])
 def test_up_says_what_is_wrong_with_a_configuration(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.toml").write_text(text, "utf-8")
@@ -115,6 +136,7 @@ def test_up_says_what_is_wrong_with_a_configuration(tmp_path: Path, text: str) -
     assert not (tmp_path / CONFIG).exists()
 
 
+@pytest.mark.slow
 def test_processes_of_a_local_cluster_are_ended_and_begun_by_name(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "local", executors=1) as cluster:
         cluster.start()
@@ -175,6 +197,8 @@ def test_local_cluster_uses_a_configuration_of_ones_own(tmp_path: Path) -> None:
         assert (again.addresses, again.executors) == ((address,), ("x1",))
     with pytest.raises(InvalidRequest, match="leave their number out"):
         LocalCluster(tmp_path / "local", config=config, nodes=3)
+    with pytest.raises(InvalidRequest, match="is what this directory uses: leave it out"):
+        LocalCluster(tmp_path / "local", config=tmp_path / "local" / "cluster.toml")
     config.write_text("[models]\n", "utf-8")
     with pytest.raises(InvalidRequest, match="holds a cluster of the nodes a, not of n1"):
         LocalCluster(tmp_path / "local", config=config)

@@ -148,6 +148,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("raftbatch/local/cluster.py", "raftbatch.realworld"): "is a composition root",
     ("raftbatch/local/cluster.py", "signal"): "ends processes",
     ("raftbatch/local/cluster.py", "threading"): "blocks whoever calls it",
+    ("raftbatch/local/directory.py", "pathlib.Path"): "has a directory on this machine",
+    ("raftbatch/local/directory.py", "raftbatch.realworld"): "is a composition root",
     ("raftbatch/local/looking.py", "raftbatch.realworld"): "reads certificates",
     ("raftbatch/local/ports.py", "socket"): "looks for free ports",
     ("raftbatch/local/processes.py", "*"): "starts processes",

@@ -97,6 +97,14 @@ def test_placed_configuration_of_models_alone_has_nodes_and_a_name() -> None:
     assert not configuration.has_executors(found)
 
 
+def test_data_is_where_the_file_says() -> None:
+    values: dict[str, Any] = {"nodes": {"a": {"data_dir": "/srv/a"}, "b": {}}}
+    assert configuration.data_dir(values, "a") == "/srv/a"
+    assert configuration.data_dir(values, "b") == "data/b"
+    values["storage"] = {"data_dir": "disk/{node}/now"}
+    assert configuration.data_dir(values, "b") == "disk/b/now"
+
+
 def test_what_is_no_configuration_is_said() -> None:
     with pytest.raises(InvalidRequest, match=r"a\.toml: Expected"):
         configuration.parsed("[a", "a.toml")
