@@ -17,9 +17,9 @@ from coordinator.api import Standing
 from coordinator.node import MemberState, Node
 from coordinator.overview import Overview
 from coordinator.raft.membership import Rank
-from coordinator.rpc.entries import SLOW_S, Reading, draining
+from coordinator.rpc.entries import Reading, draining
 from coordinator.rpc.errors import abort
-from raftbatch.errors import Fatal, InvalidRequest, Overloaded, RaftbatchError
+from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.v1 import admin_pb2
 
@@ -146,35 +146,42 @@ class AdminService:
         self, request: admin_pb2.EntriesRequest, context: Context
     ) -> None:
         """Let the log be read."""
+        is_writing = False
 
         async def send() -> None:
+            nonlocal is_writing
             async with aclosing(self._reading.replies(request)) as replies:
                 async for reply in replies:
-                    async with asyncio.timeout(SLOW_S):
-                        await context.write(reply)
+                    is_writing = True
+                    await context.write(reply)
+                    is_writing = False
+                    if (stopping := draining(self._node)) is not None:
+                        raise stopping
 
         sending = asyncio.ensure_future(send())
 
         def stop() -> None:
-            sending.cancel()
+            # A message that is on its way goes first: no other word may overtake it. Where it is
+            # not taken, the port's end is what the reader hears of.
+            if not is_writing:
+                sending.cancel()
 
         self._node.on_stopping.append(stop)
-        failure: BaseException | None = None
+        failure: BaseException
         try:
             await sending
+            return
         except asyncio.CancelledError:
-            failure = draining(self._node)
-            if failure is None:  # the reader has gone
+            stopping = draining(self._node)
+            if stopping is None or is_writing:  # the reader has gone
                 raise
-        except TimeoutError:
-            failure = Overloaded(f"a message was not taken in {SLOW_S:g} s", retry_after_ms=1000)
+            failure = stopping
         except (RaftbatchError, Fatal) as error:
             failure = error
         finally:
             sending.cancel()
             self._node.on_stopping.remove(stop)
-        if failure is not None:
-            await abort(context, failure, self._node.client_address)
+        await abort(context, failure, self._node.client_address)
 
     async def Request(  # noqa: N802
         self, request: admin_pb2.RequestRequest, context: Context

@@ -1,10 +1,9 @@
 """The calls of Admin that read: the log as a stream of entries, one request, one batch.
 
 A stream holds what one read of the log has brought, at most a mebibyte or one entry, and the
-message that is being written: so a reader that is slow costs that, however far the log is ahead
-of it. One that takes nothing for half a minute is sent away. Entries leave without the bytes of
-requests and results, unless they are asked for: those are cut out before anything else is done,
-and nothing of theirs is looked into.
+message that is being written: so a reader that is slow, or stands still, costs that, however far
+the log is ahead of it. Entries leave without the bytes of requests and results, unless they are
+asked for: those are cut out before anything else is done, and nothing of theirs is looked into.
 
 What lives here: messages of these calls. What must never live here: which entries there are
 (`coordinator.inspecting`). Called by: `admin`. One thread: the loop's.
@@ -37,9 +36,6 @@ STREAMS_MAX = 16
 
 MESSAGE_BYTES = 1 << 20
 """What a message holds of entries at most."""
-
-SLOW_S = 30.0
-"""How long a reader may take for one message."""
 
 _TURN_BYTES = 1 << 16
 _RETRY_MS = 1000

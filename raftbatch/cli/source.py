@@ -18,7 +18,7 @@ import typer
 
 from raftbatch.cli.calls import CallFailed, Cluster, Target, ask, cluster_of, connected, usage
 from raftbatch.cli.status import statuses
-from raftbatch.codec import decode_entry
+from raftbatch.codec import ENTRY_BYTES_MAX, decode_entry
 from raftbatch.cut import read_cut
 from raftbatch.errors import InvalidRequest, RaftbatchError, Undecodable
 from raftbatch.records import Entry
@@ -127,13 +127,15 @@ class ClusterSource:
 
     async def read(self, wanted: Wanted) -> AsyncGenerator[Span | Item, None]:
         """Yield how far the log reaches, then the entries; see `Source`."""
-        is_told, failures = False, 0
+        clock = asyncio.get_running_loop().time
+        is_told, failures, heard_s = False, 0, clock()
         while True:
-            target = await self._target()
+            target: Target | None = None
             try:
+                target = await self._target()
                 async with aclosing(self._stream(target, wanted)) as stream:
                     async for each in stream:
-                        failures = 0
+                        failures, heard_s = 0, clock()
                         if isinstance(each, Item):
                             wanted = replace(wanted, first=each.index + 1, newest=0)
                         elif is_told:
@@ -143,7 +145,9 @@ class ClusterSource:
                 return
             except CallFailed as error:
                 failures += 1
-                if error.slug not in _ELSEWHERE or failures > 2 * len(self._cluster.targets):
+                is_over = clock() - heard_s > self._timeout_s or not wanted.follows
+                is_over = is_over and (target is None or failures >= len(self._cluster.targets))
+                if error.slug not in _ELSEWHERE or is_over:
                     raise
                 self._order = [each for each in self._order if each != target]
             await asyncio.sleep(_PAUSE_S if failures > 1 else 0)
@@ -178,6 +182,9 @@ class ClusterSource:
                     yield Span(reply.span.node_id, reply.span.first, reply.span.applied)
                 for entry in reply.entries:
                     parts.append(entry.data)
+                    if sum(map(len, parts)) > ENTRY_BYTES_MAX:
+                        said = f"{target} sends entry {entry.index} without an end"
+                        raise CallFailed(said, "corrupt", is_definite=True)
                     if not entry.more:
                         yield _item(entry, b"".join(parts), wanted.payloads)
                         parts.clear()

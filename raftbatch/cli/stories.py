@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 requests = typer.Typer(name="request", no_args_is_help=True, help="What became of a request.")
 batches = typer.Typer(name="batch", no_args_is_help=True, help="What became of a batch.")
 
+_BEFORE = 5000
+"""Entries that are read before a request's own: of a small log all, and then nothing is guessed."""
+
 EXITS = """\
 
 The story is read from the log of the node that has applied most, or, with --directory, from the
@@ -131,10 +134,12 @@ async def _request(
     known = await source.request(tenant, request_id)
     first = last = 0
     if known is not None:
-        first = known.index or known.outcome.index
+        first = max(1, (known.index or known.outcome.index) - _BEFORE)
         last = known.outcome.index if known.HasField("outcome") else 0
     stories, span = await _fold(source, first, last, lambda _: False)
     found = stories.find(request_id, tenant)
+    if known is not None:  # one id is several requests where its retention was over in between
+        found = [each for each in found if each.admitted_index in (0, known.index)]
     if found:
         return found[-1], known, stories, span
     if known is not None:

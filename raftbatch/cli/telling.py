@@ -83,8 +83,8 @@ def _event(event: Event, stories: Stories) -> str:
             said = f"sealed into batch {event.batch}: {event.note}"
             if batch is None:
                 return said
-            window = window_name(batch.window)
-            return f"{said}; {many(len(batch.members), 'request')}, window {window}"
+            said += f"; {many(len(batch.members), 'request')}"
+            return f"{said}, window {window_name(batch.window)}" if batch.window[1] else said
         case "assigned":
             return (
                 f"assigned to {event.executor}: batch {event.batch}, attempt {event.attempt}, "
@@ -204,7 +204,8 @@ def batch_lines(write: Write, batch: BatchStory, stories: Stories) -> None:
         _line(write, f"made       out of batch {batch.parent}, {made}; sealed as {batch.root}")
     else:
         reason = batch.reason.name.lower()
-        _line(write, f"sealed     by {reason}, {made}; window {window_name(batch.window)}")
+        window = f"; window {window_name(batch.window)}" if batch.window[1] else ""
+        _line(write, f"sealed     by {reason}, {made}{window}")
     held = f"{many(len(batch.members), 'request')}, {many(batch.rows, 'row')}, {size(batch.size)}"
     _line(write, f"holds      {held}")
     if batch.end:
@@ -276,7 +277,7 @@ def batch_object(batch: BatchStory, stories: Stories) -> dict[str, Any]:
         "model": batch.key[0],
         "version": batch.key[1],
         "reason": batch.reason.name.lower(),
-        "window": window_name(batch.window),
+        "window": window_name(batch.window) if batch.window[1] else None,
         "index": batch.index,
         "at_ms": batch.at_ms,
         "rows": batch.rows,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from raftbatch import records as r
 from raftbatch.kinds import OutcomeKind, Ran
-from raftbatch.stories.ledger import Ledger
+from raftbatch.stories.ledger import Holder, Ledger, ModelId
 from raftbatch.stories.values import Attempt, BatchStory, Outcome, Story
 
 _SKIPPED_MAX = 1 << 32
@@ -64,8 +64,6 @@ def seal(ledger: Ledger, record: r.Seal) -> None:
     sealed = ledger.event("sealed", batch=record.batch, note=reason)
     for story in members:
         story.events.append(sealed)
-        # A batch had it: so it was admitted, whatever this log lacks.
-        story.is_sure = story.is_sure or bool(story.deadline_ms or key[:2] in ledger.models)
     counts = ledger.counts
     counts.batches += 1
     counts.rows += rows
@@ -76,7 +74,7 @@ def _with_strangers(ledger: Ledger, record: r.Seal) -> dict[int, Story]:
     """Return the window, with those requests in it whose admission this log lacks."""
     for number in record.numbers:
         if number not in ledger.stories and number not in ledger.repeats:
-            stranger = Story(number, "", f"#{number}", record.key, is_whole=False, is_sure=False)
+            stranger = Story(number, "", f"#{number}", record.key, is_whole=False)
             ledger.admit(stranger, 0)
     return ledger.windows.get(record.key, {})
 
@@ -89,13 +87,8 @@ def assign(ledger: Ledger, record: r.Assign) -> None:
     if batch.assigned + 1 != record.attempt or batch.not_before_ms > ledger.now_ms:
         return
     holder = ledger.holder(record.executor, record.incarnation)
-    if holder is None or holder.is_draining or holder.is_suspended:
-        return
     slot = (batch.number, ledger.index)
-    if len(holder.held) >= holder.slots or slot in holder.held:
-        return
-    model = batch.key[:2]
-    if model in ledger.deleting or (holder.models is not None and model not in holder.models):
+    if holder is None or slot in holder.held or not _takes(ledger, holder, batch.key[:2]):
         return
     late = [
         ledger.open[number]
@@ -124,6 +117,15 @@ def assign(ledger: Ledger, record: r.Assign) -> None:
         story.events.append(assigned)
         story.assigned += 1
         story.runs += 1
+
+
+def _takes(ledger: Ledger, holder: Holder, model: ModelId) -> bool:
+    """Return whether an executor takes a batch; on trust where the log lacks its beginning."""
+    if ledger.is_partial:
+        return True
+    if holder.is_draining or holder.is_suspended or len(holder.held) >= holder.slots:
+        return False
+    return model not in ledger.deleting and model in holder.models
 
 
 def lapse(ledger: Ledger, record: r.Lapse) -> None:
@@ -330,5 +332,7 @@ def _may_be_cut(batch: BatchStory) -> bool:
 
 
 def _is_next(ledger: Ledger, number: int) -> bool:
+    if ledger.is_partial:  # what was refused of what came before is not known
+        return number not in ledger.batch_stories
     least = ledger.next_batch or number
     return least <= number <= least + _SKIPPED_MAX

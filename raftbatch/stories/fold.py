@@ -81,9 +81,11 @@ class Stories:
         ]
 
     def window_of(self, story: Story) -> tuple[int, int] | None:
-        """Return the window that a request waits in; None: it is in none."""
+        """Return the window that a request waits in; None: it is in none, or that is not known."""
         window = self._ledger.windows.get(story.key, {})
-        return self._ledger.window_id(story.key) if story.number in window else None
+        if not self.is_whole or story.number not in window:
+            return None
+        return self._ledger.window_id(story.key)
 
     @property
     def counts(self) -> Counts:
@@ -107,7 +109,7 @@ class Stories:
             if story.outcome is not None:
                 kind = story.outcome.kind.name.lower()
                 found.outcomes[kind] = found.outcomes.get(kind, 0) + 1
-            elif story.is_sure:
+            elif self.is_whole:
                 found.lost += 1
             else:
                 found.unsure += 1
@@ -235,6 +237,8 @@ def _feed_executor(
 
 def _join(ledger: Ledger, record: r.Join) -> None:
     live = ledger.executors.get(record.executor)
+    if ledger.is_partial:
+        ledger.joined.add((record.executor, ledger.index))
     if live is None and 0 < record.replaces < ledger.since:
         live = ledger.holder(record.executor, record.replaces)
     if live is not None:

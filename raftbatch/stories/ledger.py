@@ -35,7 +35,7 @@ class Holder:
     """A live incarnation of an executor.
 
     Attributes:
-        models: that it has ready; None: this log does not say.
+        models: that it has ready.
         held: what takes its slots, (batch, fence): whether that has lapsed.
         failures: root batches that failed there in a row.
     """
@@ -43,7 +43,7 @@ class Holder:
     executor: str
     incarnation: int
     slots: int
-    models: frozenset[ModelId] | None
+    models: frozenset[ModelId]
     held: dict[tuple[int, int], bool] = field(default_factory=dict)
     is_draining: bool = False
     is_suspended: bool = False
@@ -71,6 +71,7 @@ class Ledger:
         index, now_ms, term: of the last entry.
         policy, models, deleting: what operators have put.
         executors: live ones, by id.
+        joined: where the log lacks its beginning, ids and indexes of all Joins.
         open: requests without an outcome, by number.
         windows: those of them that wait to be sealed, by batch key, in log order.
         batches: that are not done with, by number.
@@ -95,6 +96,7 @@ class Ledger:
         self.models: dict[ModelId, Model] = {}
         self.deleting: dict[ModelId, None] = {}
         self.executors: dict[str, Holder] = {}
+        self.joined: set[tuple[str, int]] = set()
         self.open: dict[int, Story] = {}
         self.windows: dict[Key, dict[int, Story]] = {}
         self.batches: dict[int, BatchStory] = {}
@@ -148,10 +150,11 @@ class Ledger:
     def window_id(self, key: Key) -> tuple[int, int]:
         """Return what a window is called by: when it was opened, and by which index.
 
-        It is opened by the oldest request that waits in it; zeros: none does.
+        It is opened by the oldest request that waits in it; zeros: none does, or the log that is
+        read lacks its beginning, and does not say who that is.
         """
         window = self.windows.get(key)
-        if not window:
+        if not window or self.is_partial:
             return 0, 0
         oldest = next(iter(window.values()))
         return oldest.at_ms, oldest.admitted_index
@@ -240,9 +243,16 @@ class Ledger:
         live = self.executors.get(executor)
         if live is not None and live.incarnation == incarnation:
             return live
-        if incarnation >= self.since or (live is not None and live.incarnation > incarnation):
+        # Whether a Join was refused, since another incarnation lived, is not known either: it was
+        # not where a leader goes on to name it.
+        is_told = incarnation < self.since or (executor, incarnation) in self.joined
+        if not self.is_partial or not is_told:
             return None
-        found = self.executors[executor] = Holder(executor, incarnation, _ANY, None)
+        if live is not None:
+            if live.incarnation > incarnation:
+                return None
+            self.end_executor(live, lost=True)
+        found = self.executors[executor] = Holder(executor, incarnation, _ANY, frozenset())
         return found
 
     def take_back(
@@ -262,7 +272,8 @@ class Ledger:
         batch.failed += has_failed
         attempt.how, attempt.ran = "lapsed", ran
         attempt.ended_index, attempt.ended_ms = self.index, self.now_ms
-        attempt.why = reason.name.lower() + (f": {code}" if code else "")
+        said = reason.name.lower()
+        attempt.why = f"{said}: {code}" if code not in ("", said) else said
         self.counts.lapses += 1
         lapsed = self.event(
             "lapsed",
@@ -296,6 +307,8 @@ class Ledger:
     def note_failure(self, holder: Holder, root: int) -> None:
         """Count a batch that failed on an executor; its halves are one with it."""
         if root in holder.failures:
+            return
+        if self.is_partial:  # nor is it known how many it takes, nor what came before
             return
         most = self.policy.executor_failures_max
         holder.failures.append(root)

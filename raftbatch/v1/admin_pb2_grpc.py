@@ -143,8 +143,8 @@ class AdminServicer(object):
     def Entries(self, request, context):
         """The log, as far as this node has applied it: entries in order, each once. Any node may be
         asked; what it keeps of the past is its own. An index below that is `compacted`, and the error
-        names the first that is there. A reader that is slow is waited for, within a bound; one that is
-        overtaken by what the node lets go of ends with `compacted` too.
+        names the first that is there. A reader that is slow is waited for; one that is overtaken by what
+        the node lets go of ends with `compacted` too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -64,3 +64,24 @@ def test_fold_agrees_with_every_replica_over_many_seeds() -> None:
             seen[what] += getattr(counts, what)
     assert kinds == {"ok", "failed", "expired", "cancelled"}
     assert min(seen.values()) > 0, f"the runs have become blind: {seen}"
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_fold_that_begins_later_tells_the_same_of_each_run(seed: int) -> None:
+    """As `request show` does on a node that keeps the newest part of its log alone."""
+    run, whole = run_and_fold(seed)
+    chain = run._checker.chain
+    compared = 0
+    for begin in range(1, len(chain), max(1, len(chain) // 12)):
+        later = Stories(chain[begin].index)
+        for known in chain[begin:]:
+            later.feed(known.index, known.term, known.entry)
+        counts = later.counts
+        assert counts.lost == counts.doubled == 0, (begin, counts)
+        for number, story in later.requests.items():
+            if story.is_whole and story.outcome is not None and story.outcome.batch:
+                told = whole.requests[number]
+                assert (story.name, story.outcome) == (told.name, told.outcome), begin
+                assert story.events == told.events, begin
+                compared += 1
+    assert compared > 100
