@@ -1,8 +1,9 @@
 """What README.md tells people to type does what it says: each command is run as it stands there.
 
 Commands are the lines of its indented blocks. They run in an empty folder, where
-`.venv/bin/raftbatch` is this Python's; `cluster_configs/local-3.toml` is there with free ports.
-What goes on until it is stopped is ended with its section. `make test` alone is left out.
+`.venv/bin/raftbatch` is this Python's; `cluster_configs/local-3.toml`, and what `raftbatch up`
+would write at its first start, are there with free ports. What goes on until it is stopped is
+ended with its section. `make test` alone is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from raftbatch.local import LocalCluster
 from tests.e2e.cluster import free_ports
 from tests.e2e.demo_needs import needs_demo
 from tests.e2e.processes import Process
@@ -148,7 +150,8 @@ class Reader:
         return program.replace("127.0.0.1:8001", address)
 
     def _write_config(self) -> None:
-        """Write the configuration with free ports in the place of its own."""
+        """Write the configurations, with free ports: others may test on this machine."""
+        LocalCluster(self._folder / "raftbatch-data").close()  # writes one, and begins nothing
         text = (ROOT / CONFIG).read_text(encoding="utf-8")
         wanted = sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", text)))
         for port, free in zip(wanted, free_ports(len(wanted)), strict=True):
