@@ -63,7 +63,7 @@ class RequestsApi(ApiBase):
         if count > self._config.submissions_max:
             most = self._config.submissions_max
             raise InvalidRequest(f"{count} requests at once, at most {most}")
-        call = _Submitting(count)
+        call = _Submitting(count, self.refused)
         for first in range(0, count, _A_TURN):
             if first:
                 await asyncio.sleep(0)
@@ -87,7 +87,7 @@ class RequestsApi(ApiBase):
         except RaftbatchError as error:
             # Each by itself: others of the call may be on their way.
             for place, _submission, _hashed in fresh:
-                call.answer(place, copy_of(error))
+                call.refuse(place, copy_of(error))
             return
         admit = self._leader.admit
         for place, submission, hashed in fresh:
@@ -95,14 +95,14 @@ class RequestsApi(ApiBase):
             try:
                 admit(self._admission(submission, hashed), done)
             except RaftbatchError as error:
-                call.answer(place, error)
+                call.refuse(place, error)
 
     def _meet(self, call: _Submitting, place: int, submission: Submission) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
         try:
             check(submission)
         except RaftbatchError as error:
-            call.answer(place, error)
+            call.refuse(place, error)
             return None
         hashed = content_hash(submission)
         state = self._replica.state
@@ -111,12 +111,15 @@ class RequestsApi(ApiBase):
             return hashed
         verdict, ticket = answer_known(state, known, hashed)
         is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)
-        call.answer(place, Ticket(submission.request_id, ticket) if is_same else error_of(verdict))
+        if is_same:
+            call.answer(place, Ticket(submission.request_id, ticket))
+        else:
+            call.refuse(place, error_of(verdict))
         return None
 
     def _admission(self, submission: Submission, hashed: bytes) -> Admission:
         """Return what the leader is asked, which judges it by the model's settings."""
-        version = submission.version or self._newest_version(submission.model)
+        version = submission.version or self.newest_version(submission.model)
         key: Key = (submission.model, version, submission.signature)
         priority = submission.priority
         if priority is None:
@@ -135,8 +138,8 @@ class RequestsApi(ApiBase):
             submission.traceparent,
         )
 
-    def _newest_version(self, model: str) -> str:
-        """Return the newest version that is not being deleted; empty: there is none."""
+    def newest_version(self, model: str) -> str:
+        """Return a model's newest version that is not being deleted; empty: there is none."""
         if self._newest is None:
             state = self._replica.state
             versions = sorted(
@@ -329,9 +332,15 @@ def _tell(
 
 
 class _Submitting:
-    """One call to submit: the answers that have come, and how many have not."""
+    """One call to submit: the answers that have come, and how many have not.
 
-    def __init__(self, count: int) -> None:
+    Args:
+        count: of its requests.
+        refused: counts those that get an error, by its slug.
+    """
+
+    def __init__(self, count: int, refused: dict[str, int]) -> None:
+        self._refused = refused
         self._answers: list[Answer | None] = [None] * count
         self._left = count
         self._all: asyncio.Future[None] | None = None
@@ -343,12 +352,17 @@ class _Submitting:
         if not self._left and self._all is not None and not self._all.done():
             self._all.set_result(None)
 
+    def refuse(self, place: int, error: RaftbatchError) -> None:
+        """Answer one by an error."""
+        self._refused[error.slug] = self._refused.get(error.slug, 0) + 1
+        self.answer(place, error)
+
     def landed(
         self, place: int, request_id: str, result: Landed | Verdicts | RaftbatchError
     ) -> None:
         """Answer one by what became of its Admit."""
         if isinstance(result, RaftbatchError):
-            self.answer(place, result)
+            self.refuse(place, result)
             return
         if isinstance(result, Verdicts):
             raise Invariant("a request landed in columns")
@@ -358,8 +372,7 @@ class _Submitting:
             case Verdict.KNOWN | Verdict.ENDED:
                 self.answer(place, Ticket(request_id, result.value))
             case verdict:
-                error = error_of(verdict, result.message, result.retry_after_ms)
-                self.answer(place, error)
+                self.refuse(place, error_of(verdict, result.message, result.retry_after_ms))
 
     async def all_answered(self) -> list[Answer]:
         """Return all, once they are there."""

@@ -125,6 +125,7 @@ class Runtime:
             self._clock.monotonic_ns() - ran_ns,
             stacked.padded,
             self._fingerprint[:_FINGERPRINT_BYTES],
+            self.backend.memory(),
         )
 
     def _predicted(self, given: ModelBatch) -> Mapping[str, Any]:

@@ -32,6 +32,7 @@ from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.segments.limits import Space
+from coordinator.raft.segments.writer import Disk
 from coordinator.raft.standing import Role
 from raftbatch.errors import Fatal, NotLeader
 from raftbatch.ids import Identity, NodeId
@@ -107,6 +108,11 @@ class ReplicatedLog:
         return self._core.standing.commit
 
     @property
+    def heard_commit(self) -> int:
+        """Highest index that is committed by the leader's word, here or not yet."""
+        return max(self._core.standing.commit, self._core.appending.heard)
+
+    @property
     def last_index(self) -> int:
         """Index of the newest entry here, committed or not."""
         return self._driver.journal.last_index
@@ -125,6 +131,11 @@ class ReplicatedLog:
     def space(self) -> Space:
         """How much room the disk has left."""
         return self._driver.journal.space
+
+    @property
+    def disk(self) -> Disk:
+        """What the writing thread has seen of the disk."""
+        return self._driver.journal.disk
 
     @property
     def followers(self) -> dict[NodeId, Progress]:

@@ -19,6 +19,7 @@ from coordinator.overview import Overview
 from coordinator.raft.membership import Rank
 from coordinator.rpc.entries import Reading, draining
 from coordinator.rpc.errors import abort
+from coordinator.rpc.loads import load_message
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.v1 import admin_pb2
@@ -67,6 +68,7 @@ class AdminService:
                     incarnation=each.incarnation,
                     queued_bytes=each.queued_bytes,
                     refusal=each.refusal.text if each.refusal else "",
+                    differs=each.differs,
                 )
                 for each in state.peers
             ],
@@ -268,6 +270,7 @@ def _scheduler(
                 held=each.held,
                 draining=each.is_draining,
                 suspended=each.is_suspended,
+                load=None if each.load is None else load_message(each.load),
             )
             for each in state.executors
         ],

@@ -154,18 +154,13 @@ class GatewayService:
     ) -> pb.NodesReply:
         """Say who the nodes are, and where; in every phase of this one's life."""
         node = self._node
-        addresses = {name: each.client for name, each in node.config.cluster.nodes.items()}
-        leader = ""
-        if node.log is not None:
-            for member in node.log.membership.members:
-                addresses.setdefault(member.node_id, "")
-            leader = node.log.leader or ""
         return pb.NodesReply(
             nodes=[
-                pb.NodeAddress(node_id=name, address=addresses[name]) for name in sorted(addresses)
+                pb.NodeAddress(node_id=name, address=address)
+                for name, address in node.client_addresses().items()
             ],
             node_id=node.config.node_id,
-            leader_id=leader,
+            leader_id=(node.log.leader or "") if node.log is not None else "",
         )
 
     async def Models(  # noqa: N802

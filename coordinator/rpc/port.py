@@ -14,7 +14,9 @@ from coordinator.rpc.admin import AdminService
 from coordinator.rpc.dispatch import DispatchService
 from coordinator.rpc.gateway import GatewayService
 from coordinator.rpc.log import LogService
+from coordinator.rpc.rights import Rights
 from raftbatch.errors import CannotStart
+from raftbatch.ids import is_loopback
 from raftbatch.v1.admin_pb2_grpc import add_AdminServicer_to_server
 from raftbatch.v1.dispatch_pb2_grpc import add_DispatchServicer_to_server
 from raftbatch.v1.gateway_pb2_grpc import add_GatewayServicer_to_server
@@ -48,6 +50,7 @@ class ClientPort:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
             maximum_concurrent_rpcs=limits.calls_max,
+            interceptors=[Rights(node)] if credentials is not None else None,
         )
         if self._config.cluster.is_opaque:
             add_LogServicer_to_server(LogService(node, limits), self._server)
@@ -60,9 +63,15 @@ class ClientPort:
         """Begin to serve.
 
         Raises:
-            CannotStart: the port is in use, or not ours.
+            CannotStart: the port is in use or not ours, or would be open to all.
         """
         listen = self._config.addresses.client_listen
+        is_plain = self._credentials is None and not self._config.cluster.is_insecure
+        if is_plain and not is_loopback(listen):
+            raise CannotStart(
+                f"{listen} can be reached from other machines, and without TLS whoever reaches it "
+                "may do anything: configure certificates, or listen on 127.0.0.1"
+            )
         try:
             if self._credentials is None:
                 self._server.add_insecure_port(listen)

@@ -19,6 +19,7 @@ import typer
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
 from raftbatch.errors import TRAILER, CannotStart, InvalidRequest
+from raftbatch.handshakes import explain
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -32,6 +33,7 @@ EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
 
 _CONNECT_S = 2.0
+_WHY_S = 0.5
 _LEADERS = ("draining", "overloaded")  # a leader's word, that it cannot do so now
 _LATER = ("no_leader", "not_leader", *_LEADERS)
 _PAUSE_S = 0.2
@@ -166,12 +168,10 @@ async def connected(
             async with asyncio.timeout(min(timeout_s, _CONNECT_S)):
                 await channel.channel_ready()
         except TimeoutError:
-            why = (
-                "or one of the two ends does not accept the other's certificate: see its log"
-                if cluster.certificates
-                else "or wants TLS: then name the cluster's file with --config"
-            )
-            raise CallFailed(f"{target} does not answer, {why}", "", is_definite=True) from None
+            text = f"{target} does not answer: {await _why_not(channel)}"
+            if cluster.certificates is None:
+                text += ". Where it wants TLS, name the cluster's file with --config"
+            raise CallFailed(text, "", is_definite=True) from None
         try:
             yield AdminStub(channel)
         except grpc.aio.AioRpcError as error:
@@ -192,6 +192,21 @@ async def ask(
     async with connected(cluster, target, timeout_s) as stub:
         return await call(stub, timeout_s)
     raise AssertionError("either it returns or it raises")
+
+
+async def _why_not(channel: Channel) -> str:
+    """Return why a channel has not come about, as gRPC says it to a call that asks for nothing."""
+    import grpc.aio
+
+    from raftbatch.v1 import admin_pb2
+    from raftbatch.v1.admin_pb2_grpc import AdminStub
+
+    try:
+        await AdminStub(channel).Status(admin_pb2.StatusRequest(), timeout=_WHY_S)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return explain(error.details() or "")
+    return f"there was no connection within {_CONNECT_S:g} s"
 
 
 async def ask_leader(
@@ -224,8 +239,32 @@ async def ask_leader(
                 waiting = []
             elif error.leader and error.leader not in (target.address, *hints):
                 hints.append(error.leader)
-                waiting = [cluster.at(error.leader), *waiting]
+                waiting = [await _named(cluster, error.leader, target, left), *waiting]
     raise _most_telling(said, timeout_s)
+
+
+async def _named(cluster: Cluster, address: str, teller: Target, timeout_s: float) -> Target:
+    """Return who is at an address; of one that the file does not name, its teller knows the name.
+
+    Its certificate is held against that name.
+    """
+    found = cluster.at(address)
+    if found.node or cluster.certificates is None:
+        return found
+
+    async def members(stub: AdminStub, left_s: float) -> Any:
+        from raftbatch.v1 import admin_pb2
+
+        return await stub.Members(admin_pb2.MembersRequest(), timeout=left_s)
+
+    try:
+        reply = await ask(cluster, teller, members, timeout_s)
+    except CallFailed:
+        return found
+    return next(
+        (Target(address, each.node_id) for each in reply.members if each.client_address == address),
+        found,
+    )
 
 
 def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFailed:
@@ -258,15 +297,16 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
         if key == TRAILER:
             told = error_pb2.Error.FromString(value)
             return CallFailed(told.message, told.slug, told.definite, told.leader)
-    text = f"{target}: {error.details() or error.code().name}"
+    text = f"{target}: {explain(error.details() or error.code().name)}"
     return CallFailed(text, "", is_definite=False)
 
 
 def pems(certificates: Certificates) -> tuple[bytes, bytes, bytes]:
-    """Return authority, certificate and key; ends the command where one cannot be read."""
-    from raftbatch.realworld.tls import read_pem
+    """Return authority, certificate and key; ends the command where they are no use."""
+    from raftbatch.realworld.tls import load_tls, read_pem
 
     try:
+        load_tls(certificates.ca, certificates.cert, certificates.key, is_client=True)
         ca, cert, key = map(read_pem, (certificates.ca, certificates.cert, certificates.key))
     except CannotStart as error:
         raise usage(str(error)) from None

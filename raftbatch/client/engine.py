@@ -371,8 +371,8 @@ class Engine:
             if self._nodes.has_met and not self._has_work():
                 return
             attempts += 1
-            limit_s = self._options.connect_timeout_s
-            if not self._nodes.has_met and self._loop.time() - began >= limit_s:
+            is_late = self._loop.time() - began >= self._options.connect_timeout_s
+            if not self._nodes.has_met and (is_late or self._nodes.is_denied):
                 error = self._nodes.nobody()
                 for ask in self._ready.take():
                     ask.fail(error)

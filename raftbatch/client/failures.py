@@ -10,6 +10,7 @@ import grpc.aio
 
 from raftbatch import errors
 from raftbatch.errors import TRAILER, OutcomeUnknown, RaftbatchError
+from raftbatch.handshakes import explain
 from raftbatch.v1 import error_pb2
 
 
@@ -76,4 +77,4 @@ def of_call(address: str, error: grpc.aio.AioRpcError) -> RaftbatchError:
     for key, value in error.trailing_metadata() or ():
         if key == TRAILER and isinstance(value, bytes):
             return of_message(error_pb2.Error.FromString(value))
-    return OutcomeUnknown(f"{address}: {error.details() or error.code().name}")
+    return OutcomeUnknown(f"{address}: {explain(error.details() or error.code().name)}")

@@ -125,6 +125,14 @@ class Link:
         """
         return await self._call_of(GatewayStub(self._channel).Models(pb.ModelsRequest(name=name)))
 
+    async def nodes(self) -> pb.NodesReply:
+        """Return who the nodes are, as far as this one knows.
+
+        Raises:
+            RaftbatchError: it does not answer.
+        """
+        return await self._call_of(GatewayStub(self._channel).Nodes(pb.NodesRequest()))
+
     async def close(self) -> None:
         """End it, whatever is owed."""
         self._is_over = True
@@ -214,8 +222,7 @@ class Link:
             raise of_call(self.address, error) from None
 
     async def _ask_for_nodes(self) -> None:
-        nodes: Awaitable[pb.NodesReply] = GatewayStub(self._channel).Nodes(pb.NodesRequest())
-        reply = await self._call_of(nodes)
+        reply = await self.nodes()
         self._leaderless = 0 if reply.leader_id else self._leaderless + 1
         self._owner.learned(reply)
         if self._leaderless > _LEADERLESS_MAX:

@@ -1,3 +1,4 @@
+from raftbatch.v1 import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -100,20 +101,22 @@ class WindowStatus(_message.Message):
     def __init__(self, opened_ms: _Optional[int] = ..., first_index: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., requests: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class ExecutorStatus(_message.Message):
-    __slots__ = ("executor", "incarnation", "slots", "held", "draining", "suspended")
+    __slots__ = ("executor", "incarnation", "slots", "held", "draining", "suspended", "load")
     EXECUTOR_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     executor: str
     incarnation: int
     slots: int
     held: int
     draining: bool
     suspended: bool
-    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., slots: _Optional[int] = ..., held: _Optional[int] = ..., draining: bool = ..., suspended: bool = ...) -> None: ...
+    load: _load_pb2.ExecutorLoad
+    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., slots: _Optional[int] = ..., held: _Optional[int] = ..., draining: bool = ..., suspended: bool = ..., load: _Optional[_Union[_load_pb2.ExecutorLoad, _Mapping]] = ...) -> None: ...
 
 class ModelStatus(_message.Message):
     __slots__ = ("name", "version", "requests", "executors", "deleting")
@@ -166,18 +169,20 @@ class Progress(_message.Message):
     def __init__(self, match: _Optional[int] = ..., feeding: _Optional[str] = ..., connected: bool = ..., in_flight_bytes: _Optional[int] = ...) -> None: ...
 
 class PeerStatus(_message.Message):
-    __slots__ = ("node_id", "address", "incarnation", "queued_bytes", "refusal")
+    __slots__ = ("node_id", "address", "incarnation", "queued_bytes", "refusal", "differs")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DIFFERS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     address: str
     incarnation: int
     queued_bytes: int
     refusal: str
-    def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
+    differs: str
+    def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., refusal: _Optional[str] = ..., differs: _Optional[str] = ...) -> None: ...
 
 class MembersRequest(_message.Message):
     __slots__ = ()

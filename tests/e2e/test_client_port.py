@@ -345,3 +345,21 @@ def _error(error: grpc.aio.AioRpcError) -> error_pb2.Error:
     [value] = [value for key, value in error.trailing_metadata() if key == TRAILER]
     assert isinstance(value, bytes)
     return error_pb2.Error.FromString(value)
+
+
+def test_port_that_all_machines_reach_stays_closed_without_tls(tmp_path: Path) -> None:
+    """The configuration refuses it first; whoever makes a node in another way is held to it too."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        (free,) = free_ports(1)
+        listen = f"0.0.0.0:{free}"
+        addresses = dataclasses.replace(node.config.addresses, client_listen=listen)
+        config = dataclasses.replace(node.config, addresses=addresses)
+        with pytest.raises(CannotStart, match=f"{listen} can be reached from other machines"):
+            await ClientPort(ScriptedNode(config), None).open()
+        trusted = dataclasses.replace(config.cluster, is_insecure=True)
+        port = ClientPort(ScriptedNode(dataclasses.replace(config, cluster=trusted)), None)
+        await port.open()
+        await port.close(0.0)
+
+    run(tmp_path, test)

@@ -27,8 +27,9 @@ def authority(tmp_path: Path) -> Authority:
     folder.mkdir()
     named.mkdir()
     authority = Authority(folder)
-    for name in (*NODES, "operator"):
+    for name in NODES:
         authority.issue(name)
+    authority.issue("operator", "operator")
     for file in folder.iterdir():
         (named / file.name).symlink_to(file)
     return authority
