@@ -25,8 +25,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import grpc
-
+from coordinator.about import about_founding, about_running
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
 from coordinator.node import Node, Phase
@@ -38,7 +37,7 @@ from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
 from coordinator.replica import Replica
-from coordinator.rpc.port import ClientPort
+from coordinator.rpc.port import ClientPort, Credentials
 from coordinator.scheduler import Scheduler
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
@@ -75,7 +74,7 @@ class Server:
         config: NodeConfig,
         mode: Mode,
         tls: TLS | None,
-        credentials: grpc.ServerCredentials | None,
+        credentials: Credentials | None,
     ) -> None:
         self._world = world
         self._process = process
@@ -94,6 +93,7 @@ class Server:
             self._counters,
             insecure=config.cluster.is_insecure,
         )
+        self._door.why_no_peer = self._node.access.why_no_peer
         self._transport: Transport | None = None
         self._stopped: asyncio.Future[str] | None = None
 
@@ -131,6 +131,7 @@ class Server:
             self._mode,
             self._ask,
             _tell,
+            about_founding(config),
         )
         self._node.waiting = lambda: starting.waiting
         self._door.on_request = starting.answer
@@ -151,7 +152,13 @@ class Server:
 
     async def _ask(self, address: str, question: Request, node: NodeId | None) -> Reply:
         return await request(
-            self._world.network, address, self._tls, question, REQUEST_S, node=node
+            self._world.network,
+            address,
+            self._tls,
+            question,
+            REQUEST_S,
+            node=node,
+            why_no_peer=self._node.access.why_no_peer,
         )
 
     def _open_log(self) -> None:
@@ -174,6 +181,7 @@ class Server:
             seeds,
             config.transport,
             self._counters,
+            about_running(config),
         )
         log = ReplicatedLog(
             world,
@@ -194,6 +202,7 @@ class Server:
         if self._http is not None:
             self._http.opened(log)
         self._node.peers = lambda: transport.states
+        self._node.told = transport.acquaintance.of
         self._door.on_request = self._node.answer
         # What was made so far lives as long as the process: the collector need not look again.
         gc.collect()

@@ -32,7 +32,7 @@ BF16 = "BF16"
 
 Array = npt.NDArray[Any]
 
-_NUMPY: dict[str, str] = {
+DTYPES: dict[str, str] = {
     "BOOL": "?",
     "UINT8": "<u1",
     "UINT16": "<u2",
@@ -47,6 +47,7 @@ _NUMPY: dict[str, str] = {
     "FP64": "<f8",
     BF16: "<u2",  # numpy has none: its bits
 }
+"""Of each datatype of a fixed size, what numpy calls it."""
 
 
 class BadOutput(Exception):
@@ -155,7 +156,7 @@ def split(form: Form, stacked: Stacked, outputs: Mapping[str, Any]) -> list[Answ
             answers.append(stacked.answers[place])
             continue
         begin, count = span
-        failed = next((errors[row] for row in range(begin, begin + count) if row in errors), None)
+        failed = _first_failed(errors, begin, count) if errors else None
         if failed is not None:
             answers.append(Answer(b"", failed.code or "item_failed", failed.message))
             continue
@@ -165,6 +166,10 @@ def split(form: Form, stacked: Stacked, outputs: Mapping[str, Any]) -> list[Answ
         ]
         answers.append(Answer(tensors.encode(found)))
     return answers
+
+
+def _first_failed(errors: Mapping[int, ItemError], begin: int, count: int) -> ItemError | None:
+    return next((errors[row] for row in range(begin, begin + count) if row in errors), None)
 
 
 def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
@@ -196,7 +201,7 @@ def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
         if each.datatype == tensors.BYTES:
             found[each.name] = _elements(each, tensor, rows)
         else:
-            data = np.frombuffer(tensor.data, _NUMPY[each.datatype])
+            data = np.frombuffer(tensor.data, DTYPES[each.datatype])
             found[each.name] = data.reshape(shape)
     return found
 
@@ -275,13 +280,15 @@ def _filled(declared: Tensor, column: Sequence[Any], errors: dict[int, ItemError
     if len(shapes) > 1:
         raise BadOutput(f"{declared.name!r} has rows of different shapes")
     dims = shapes.pop() if shapes else tuple([max(1, dim) for dim in declared.dims])
-    found = np.zeros((len(column), *dims), _NUMPY[declared.datatype])
+    found = np.zeros((len(column), *dims), DTYPES[declared.datatype])
     for row, array in good.items():
         found[row] = array
     return found
 
 
 def _fits(declared: Tensor, dims: Sequence[int]) -> bool:
+    if dims == declared.dims:
+        return True
     return len(dims) == len(declared.dims) and all(
         dim in (FREE, size) for dim, size in zip(declared.dims, dims, strict=True)
     )
@@ -289,7 +296,7 @@ def _fits(declared: Tensor, dims: Sequence[int]) -> bool:
 
 def _array(declared: Tensor, column: Any) -> Array:
     """Return an output as an array of the datatype that is declared."""
-    wanted = np.dtype(_NUMPY[declared.datatype])
+    wanted = np.dtype(DTYPES[declared.datatype])
     try:
         array = np.asarray(column)
         bits = declared.datatype == BF16 and array.dtype in (np.int16, np.uint16)
@@ -340,6 +347,8 @@ def _cut(declared: Tensor, part: Array, begin: int, stacked: Stacked) -> Array:
 
 def _listed(declared: Tensor, row: Any) -> list[bytes]:
     """Return a row of a BYTES output as its elements."""
+    if type(row) is str:  # the commonest of all
+        return [row.encode()]
     row = row.tolist() if isinstance(row, np.ndarray | np.generic) else row
     values = row if isinstance(row, list | tuple) else [row]
     found = []

@@ -142,7 +142,7 @@ def executor_config(
         executor,
         ready,
         {str(node): each.client for node, each in file.nodes.items()},
-        file.operator(),
+        file.executor(executor),
         cpus=cpus,
     )
     if config.slots > SLOTS_MAX:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from executor.children import Child, Children
@@ -80,12 +81,13 @@ class Crew:
 
         Raises:
             CannotStart: one cannot load its model; the message says why.
+            Exception: what nobody expects; it ends the executor.
         """
         loop = asyncio.get_running_loop()
-        firsts = [loop.create_future() for _ in self._loads]
+        firsts: list[asyncio.Future[None]] = [loop.create_future() for _ in self._loads]
         for number, first in enumerate(firsts):
             task = asyncio.ensure_future(self._keep(number, first))
-            task.add_done_callback(self._events.failed)  # else nobody would replace the child
+            task.add_done_callback(partial(self._ended, first))
             self._tasks.append(task)
         try:
             await asyncio.gather(*firsts)
@@ -118,6 +120,13 @@ class Crew:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, first: asyncio.Future[None], task: asyncio.Task[None]) -> None:
+        """Let what no task expects end the start, or what came after it: no child is replaced."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not first.done():
+            first.set_exception(error)
+        self._events.failed(task)
 
     async def _keep(self, number: int, first: asyncio.Future[None]) -> None:
         pauses = self._pauses()

@@ -31,7 +31,7 @@ class Load:
         version: of the model.
         file: where its class is: a file, or the folder of a package; or empty.
         module: or the module's dotted name.
-        class_name: of the class.
+        class_name: of the class; empty: the only one with `predict`.
         inputs, outputs: as the configuration declares them; empty: as the class does.
         has_batch_axis: whether requests bring rows.
         instance: which of the executor's instances it is.

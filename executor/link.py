@@ -19,8 +19,10 @@ import grpc
 import grpc.aio
 
 from executor.core.pieces import Joiner
-from raftbatch.errors import TRAILER
+from raftbatch.backoff import backoff_s
+from raftbatch.handshakes import explain
 from raftbatch.logs import fields
+from raftbatch.trailers import Said, said_by, said_in
 from raftbatch.v1 import dispatch_pb2 as pb
 from raftbatch.v1 import error_pb2, gateway_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
@@ -41,7 +43,7 @@ _MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16
 _CALL_S = 3.0
 _PAUSE_S = 0.05
 _PAUSE_MAX_S = 0.5
-_HOPS_MAX = 3  # redirects that are followed at once: more, and nobody knows who leads
+_HOPS_MAX = 3  # moves that are made at once: more, and nobody knows who leads
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
@@ -51,7 +53,7 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 250),
 ]
 
 
@@ -120,9 +122,9 @@ class Pauses:
 
     def next_s(self) -> float:
         """Return the next one, in seconds."""
-        most_s = min(self._most_s, self._least_s * (1 << self._count))
-        self._count = min(self._count + 1, 20)
-        return most_s * (0.5 + self._entropy.random_bytes(1)[0] / 512)
+        self._count += 1
+        drawn = self._entropy.random_bytes(1)[0] / 256
+        return backoff_s(self._count, self._least_s, self._most_s, drawn)
 
 
 class Link:
@@ -144,8 +146,9 @@ class Link:
         self._order = list(addresses.values())
         self._entropy = entropy
         self._credentials = credentials
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._stubs: dict[str, DispatchStub] = {}
+        # By the address, and by the name that its certificate is held against.
+        self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
+        self._stubs: dict[tuple[str, str], DispatchStub] = {}
         first = entropy.random_bytes(1)[0] % len(self._order)
         self._leader = self._order[first]
         self._asked = self._leader
@@ -168,9 +171,10 @@ class Link:
     async def learn(self) -> None:
         """Ask which nodes there are by now: those of a file may be gone one day."""
         for address in [self._leader, *self._order]:
-            self._stub(address)
+            if self._credentials is not None and address not in self._nodes:
+                continue  # its certificate could be held against no name
             try:
-                stub = GatewayStub(self._channels[address])
+                stub = GatewayStub(self._channel(address))
                 reply: gateway_pb2.NodesReply = await stub.Nodes(
                     gateway_pb2.NodesRequest(), timeout=_CALL_S
                 )
@@ -202,6 +206,8 @@ class Link:
         until = None if limit_s is None else loop.time() + limit_s
         pauses, hops = self.pauses(), 0
         while True:
+            if self._credentials is not None and self._leader not in self._nodes:
+                await self.learn()  # the name that its certificate bears
             address = self._leader
             try:
                 found = await call(self._stub(address), call_s)
@@ -242,7 +248,7 @@ class Link:
         return found
 
     def turn(self, address: str, trouble: Trouble) -> bool:
-        """Go elsewhere after a node could not help; return whether it said where to."""
+        """Go elsewhere after a node could not help; return whether to ask there at once."""
         if address != self._leader:
             return True  # another call has found out before
         if trouble.leader and trouble.leader != address:
@@ -250,7 +256,8 @@ class Link:
             return True
         if trouble.slug not in ("overloaded", "no_space"):  # these are the leader's words
             self._leader = self._after(address)
-        return False
+        # A call that broke says nothing of the others: one of them may lead already.
+        return not trouble.slug and self._leader != address
 
     async def tail(self, request: Callable[[], pb.TailRequest]) -> AsyncIterator[pb.FeedMessage]:
         """Yield the messages of a feed, from one node after another, for ever.
@@ -261,7 +268,7 @@ class Link:
         Raises:
             Refused: the executor's life is over, or another tail of its is open.
         """
-        pauses = self.pauses()
+        pauses, has_heard = self.pauses(), False
         while True:
             address = self._order[self._tailed % len(self._order)]
             try:
@@ -271,6 +278,7 @@ class Link:
                     del piece
                     if message is not None:
                         pauses.reset()
+                        has_heard = True
                         yield message
                         del message
                 trouble = Trouble("", "the node ended the tail")
@@ -280,23 +288,31 @@ class Link:
                 raise Refused(trouble.slug, trouble.message)
             _LOG.info("tail.moved", extra=fields(address=address, why=trouble.message))
             self._tailed += 1
-            await asyncio.sleep(pauses.next_s())
+            if not has_heard:
+                await asyncio.sleep(pauses.next_s())
+            has_heard = False  # where it was well until now, the next one is asked at once
 
     def _after(self, address: str) -> str:
         place = self._order.index(address) + 1 if address in self._order else 0
         return self._order[place % len(self._order)]
 
     def _stub(self, address: str) -> DispatchStub:
-        found = self._stubs.get(address)
+        key = address, self._nodes.get(address, "")
+        found = self._stubs.get(key)
         if found is None:
-            channel = self._channels[address] = self._channel(address)
-            found = self._stubs[address] = DispatchStub(channel)
+            found = self._stubs[key] = DispatchStub(self._channel(address))
         return found
 
     def _channel(self, address: str) -> grpc.aio.Channel:
+        node = self._nodes.get(address, "")
+        found = self._channels.get((address, node))
+        if found is None:
+            found = self._channels[address, node] = self._opened(address, node)
+        return found
+
+    def _opened(self, address: str, node: str) -> grpc.aio.Channel:
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
-        node = self._nodes.get(address)
         # A certificate names the node, not the machine it happens to run on.
         named = [("grpc.ssl_target_name_override", node)] if node else []
         return grpc.aio.secure_channel(address, self._credentials, options=[*_OPTIONS, *named])
@@ -304,12 +320,16 @@ class Link:
 
 def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
     """Return what a node said, from its trailer; without one the call broke."""
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER and isinstance(value, bytes):
-            return told(error_pb2.Error.FromString(value))
-    return Trouble("", error.details() or error.code().name)
+    said = said_by(error.trailing_metadata())
+    if said is None:
+        return Trouble("", explain(error.details() or error.code().name))
+    return _trouble(said)
 
 
 def told(error: error_pb2.Error) -> Trouble:
     """Return an error as it stands in a message."""
-    return Trouble(error.slug, error.message, error.leader, error.retry_after_ms, error.definite)
+    return _trouble(said_in(error))
+
+
+def _trouble(said: Said) -> Trouble:
+    return Trouble(said.slug, said.message, said.leader, said.retry_after_ms, said.definite)

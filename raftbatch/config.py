@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId, is_address, is_loopback, is_node_id
+from raftbatch.roles import NOBODY, Role, Roles
 from raftbatch.world import Files
 
 FILE_BYTES_MAX = 1 << 20
@@ -29,6 +30,12 @@ FILE_BYTES_MAX = 1 << 20
 NODE = "{node}"
 """Stands in a path for the node's name."""
 
+EXECUTOR = "{executor}"
+"""Stands in a path for the executor's id."""
+
+CLUSTER_NAME_BYTES_MAX = 128
+
+_TLS = ("ca", "cert", "key", "operator_cert", "operator_key", "executor_cert", "executor_key")
 _ADDRESSES = ("peer", "client", "http", "peer_listen", "client_listen", "http_listen")
 
 CLIENT_TABLES = ("cluster", "nodes", "tls")
@@ -178,6 +185,7 @@ class ClusterFile:
         tls: the table, for `certificates` and `operator`.
         rest: tables of the coordinator alone, not looked at yet.
         is_opaque: whether the entries mean nothing; see `OPAQUE`.
+        roles: which certificates have a role by their names alone.
     """
 
     path: str
@@ -188,6 +196,7 @@ class ClusterFile:
     tls: Table
     rest: dict[str, Table]
     is_opaque: bool = False
+    roles: Roles = NOBODY
 
     def node(self, name: str) -> NodeAddresses:
         """Return a node's addresses.
@@ -220,6 +229,18 @@ class ClusterFile:
         keys = ("operator_cert", "operator_key")
         return Certificates(self.tls.file("ca"), *(self.tls.file(key) for key in keys))
 
+    def executor(self, name: str) -> Certificates | None:
+        """Return the certificates of an executor; None without TLS.
+
+        Raises:
+            InvalidRequest: the file names none.
+        """
+        if not self.is_secure:
+            return None
+        keys = ("executor_cert", "executor_key")
+        files = (self.tls.file(key).replace(EXECUTOR, name) for key in keys)
+        return Certificates(self.tls.file("ca"), *files)
+
 
 def load(files: Files, path: str) -> ClusterFile:
     """Read a configuration file.
@@ -236,7 +257,7 @@ def load(files: Files, path: str) -> ClusterFile:
     if replica not in (SCHEDULER, OPAQUE):
         raise cluster.wrong("replica", f"is {replica!r}: it is {SCHEDULER!r} or {OPAQUE!r}")
     tls = top.table("tls")
-    tls.check_known(("ca", "cert", "key", "operator_cert", "operator_key", "insecure"))
+    tls.check_known((*_TLS, "roles", "insecure"))
     is_insecure = tls.flag("insecure", default=False)
     is_secure = any(key != "insecure" for key in tls.values)
     if is_secure and is_insecure:
@@ -246,15 +267,30 @@ def load(files: Files, path: str) -> ClusterFile:
     nodes = _nodes(top.table("nodes"), is_plain=not is_secure and not is_insecure)
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")
+    if len(name.encode()) > CLUSTER_NAME_BYTES_MAX or not name.isprintable():
+        raise cluster.wrong("name", f"is no name: {CLUSTER_NAME_BYTES_MAX} printable bytes at most")
     is_opaque = replica == OPAQUE
-    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque)
+    roles = _roles(tls.table("roles"))
+    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque, roles)
 
 
 def _check_certificates(tls: Table) -> None:
     for key in ("ca", "cert", "key"):
         tls.text(key)
-    if ("operator_cert" in tls.values) != ("operator_key" in tls.values):
-        raise tls.wrong("", "operator_cert and operator_key are named together or not at all")
+    for who in ("operator", "executor"):
+        if (f"{who}_cert" in tls.values) != (f"{who}_key" in tls.values):
+            raise tls.wrong("", f"{who}_cert and {who}_key are named together or not at all")
+
+
+def _roles(table: Table) -> Roles:
+    table.check_known(each.value for each in Role)
+    names: dict[Role, frozenset[str]] = {}
+    for role in Role:
+        found = table.values.get(role.value, [])
+        if not isinstance(found, list) or any(not isinstance(each, str) for each in found):
+            raise table.wrong(role.value, f"is {found!r}, which is no list of names")
+        names[role] = frozenset(found)
+    return Roles(names)
 
 
 def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:

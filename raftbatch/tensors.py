@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import cast
 
@@ -56,6 +57,14 @@ ITEM_BYTES: dict[str, int] = {
 
 BYTES = "BYTES"
 _DIMENSION_MAX = 1 << 40
+
+# Requests of one model have mostly the same header. What is remembered of them is small:
+_KNOWN_MAX = 1024
+_KNOWN_BYTES = 512  # of a header
+_KNOWN_TENSORS = 4
+
+_Parts = tuple[tuple[str, str, tuple[int, ...], int], ...]
+"""Name, datatype, shape and length of each tensor."""
 _PREFIX = struct.Struct("<4sI")
 _LENGTH = struct.Struct("<I")
 
@@ -102,29 +111,21 @@ def encode(tensors: Sequence[Tensor]) -> bytes:
     Raises:
         InvalidRequest: they are none; nothing was done.
     """
-    header_bytes = 0
-    while True:  # an offset's own length is part of the header's: one more round at most or so
-        offset = _PREFIX.size + header_bytes
-        entries = []
-        for tensor in tensors:
-            offset = _aligned(offset)
-            length = memoryview(tensor.data).nbytes
-            entries.append((tensor.name, tensor.datatype, tuple(tensor.shape), offset, length))
-            offset += length
-        header = cast("bytes", msgpack.packb(entries))
-        if len(header) <= header_bytes:
-            break
-        header_bytes = len(header)
-    # The header that begins lower down is not longer, and a fixed point is reached from below.
-    envelope = bytearray(_PREFIX.pack(MAGIC, len(header)) + header)
-    for tensor, entry in zip(tensors, entries, strict=True):
-        envelope += bytes(entry[3] - len(envelope))
-        envelope += tensor.data
-    parse(envelope)
+    parts = tuple(
+        [
+            (each.name, each.datatype, tuple(each.shape), memoryview(each.data).nbytes)
+            for each in tensors
+        ]
+    )
+    head, gaps = _known_frame(parts) if _is_plain(parts) else _frame(parts)
     for tensor in tensors:
         if tensor.datatype == BYTES:
             check_elements(tensor)
-    return bytes(envelope)
+    pieces: list[bytes | memoryview] = [head]
+    for gap, tensor in zip(gaps, tensors, strict=True):
+        pieces.append(gap)
+        pieces.append(tensor.data)
+    return b"".join(pieces)
 
 
 def parse(envelope: bytes | bytearray | memoryview) -> tuple[Place, ...]:
@@ -142,17 +143,7 @@ def parse(envelope: bytes | bytearray | memoryview) -> tuple[Place, ...]:
     if header_bytes > HEADER_BYTES_MAX or begin > len(envelope):
         raise InvalidRequest(f"the header of an envelope has {header_bytes} bytes, which is wrong")
     header = bytes(memoryview(envelope)[_PREFIX.size : begin])
-    try:
-        entries = msgpack.unpackb(header, use_list=False, max_ext_len=0)
-        if msgpack.packb(entries) != header:
-            raise ValueError("not in canonical form")
-    except (msgpack.UnpackException, ValueError, RecursionError, OverflowError, TypeError) as error:
-        raise InvalidRequest(f"the header of an envelope cannot be read: {error}") from None
-    if type(entries) is not tuple or len(entries) > TENSORS_MAX:
-        raise InvalidRequest(f"an envelope holds no list of up to {TENSORS_MAX} tensors")
-    places = tuple(map(_place, entries))
-    if len({place.name for place in places}) != len(places):
-        raise InvalidRequest("an envelope holds two tensors of one name")
+    places = _known_places(header) if header_bytes <= _KNOWN_BYTES else _places(header)
     end = begin
     for place in places:
         offset = _aligned(end)
@@ -191,7 +182,8 @@ def elements(tensor: Tensor) -> list[bytes]:
     Raises:
         InvalidRequest: its data is not as many elements as its shape says; definite.
     """
-    return [bytes(each) for each in _elements(tensor)]
+    data = memoryview(tensor.data)
+    return [bytes(data[begin:end]) for begin, end in _elements(tensor)]
 
 
 def check_elements(tensor: Tensor) -> None:
@@ -205,22 +197,80 @@ def join_elements(parts: Sequence[bytes]) -> bytes:
     return b"".join([piece for part in parts for piece in (_LENGTH.pack(len(part)), part)])
 
 
-def _elements(tensor: Tensor) -> Iterator[memoryview]:
-    data = memoryview(tensor.data)
-    wanted = prod(tensor.shape)
+def _elements(tensor: Tensor) -> Iterator[tuple[int, int]]:
+    """Yield where each element begins and ends."""
+    data, size = tensor.data, memoryview(tensor.data).nbytes
     offset = count = 0
-    while offset < len(data):
-        if offset + _LENGTH.size > len(data):
+    while offset < size:
+        begin = offset + _LENGTH.size
+        if begin > size:
             raise InvalidRequest(f"the data of {tensor.name!r} ends within an element")
-        (length,) = _LENGTH.unpack_from(data, offset)
-        offset += _LENGTH.size
-        if offset + length > len(data):
+        offset = begin + _LENGTH.unpack_from(data, offset)[0]
+        if offset > size:
             raise InvalidRequest(f"the data of {tensor.name!r} ends within an element")
-        yield data[offset : offset + length]
-        offset += length
+        yield begin, offset
         count += 1
+    wanted = prod(tensor.shape)
     if count != wanted:
         raise InvalidRequest(f"{tensor.name!r} has {count} elements, its shape says {wanted}")
+
+
+def _is_plain(parts: _Parts) -> bool:
+    """Return whether these may be remembered: they are small, and equal to nothing else.
+
+    True equals 1 and is refused.
+    """
+    if len(parts) > _KNOWN_TENSORS:
+        return False
+    for name, datatype, shape, _ in parts:
+        if type(name) is not str or type(datatype) is not str:
+            return False
+        for number in shape:
+            if type(number) is not int:
+                return False
+    return True
+
+
+def _frame(parts: _Parts) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return what is in an envelope beside its data: its head, and what is before each blob."""
+    header_bytes = 0
+    while True:  # an offset's own length is part of the header's: one more round at most or so
+        end = _PREFIX.size + header_bytes
+        entries, gaps = [], []
+        for name, datatype, shape, length in parts:
+            offset = _aligned(end)
+            entries.append((name, datatype, shape, offset, length))
+            gaps.append(offset - end)
+            end = offset + length
+        header = cast("bytes", msgpack.packb(entries))
+        if len(header) <= header_bytes:
+            break
+        header_bytes = len(header)
+    # The header that begins lower down is not longer, and a fixed point is reached from below.
+    if len(header) < header_bytes and gaps:
+        gaps[0] += header_bytes - len(header)
+    _places(header)
+    return _PREFIX.pack(MAGIC, len(header)) + header, tuple([bytes(gap) for gap in gaps])
+
+
+def _places(header: bytes) -> tuple[Place, ...]:
+    """Return what a header says, which may still be untrue of what follows it."""
+    try:
+        entries = msgpack.unpackb(header, use_list=False, max_ext_len=0)
+        if msgpack.packb(entries) != header:
+            raise ValueError("not in canonical form")
+    except (msgpack.UnpackException, ValueError, RecursionError, OverflowError, TypeError) as error:
+        raise InvalidRequest(f"the header of an envelope cannot be read: {error}") from None
+    if type(entries) is not tuple or len(entries) > TENSORS_MAX:
+        raise InvalidRequest(f"an envelope holds no list of up to {TENSORS_MAX} tensors")
+    places = tuple(map(_place, entries))
+    if len({place.name for place in places}) != len(places):
+        raise InvalidRequest("an envelope holds two tensors of one name")
+    return places
+
+
+_known_frame = lru_cache(_KNOWN_MAX)(_frame)
+_known_places = lru_cache(_KNOWN_MAX)(_places)
 
 
 def _place(entry: object) -> Place:

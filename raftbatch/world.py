@@ -249,6 +249,11 @@ class Connection(Protocol):
         """The common name of the verified certificate of the other end; None without TLS."""
         ...
 
+    @property
+    def certificate_uris(self) -> Sequence[str]:
+        """The URIs among the alternative names of that certificate; none without TLS."""
+        ...
+
     async def read(self, length_max: int) -> bytes:
         """Return 1 to `length_max` bytes as they arrive; `b""` once the other end has closed.
 

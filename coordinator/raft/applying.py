@@ -22,6 +22,10 @@ from raftbatch.world import Buffer
 _APPLY_BYTES_MAX = 1 << 20
 """Entries applied in one turn of the loop, so that frames are read in between."""
 
+_APPLY_ENTRIES_MAX = 64
+"""The same in number: some ten milliseconds. A mebibyte of small entries would take longer than an
+election waits for a vote, and a node that has just started has all of its log to apply."""
+
 _RETRY_S = 0.05
 """How soon a piece of a snapshot is asked for again."""
 
@@ -91,6 +95,7 @@ class Applying:
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._is_reading = False
+        self._next: tuple[Entry, ...] = ()  # committed, in order, the first after `index`
         self._installing: asyncio.Task[None] | None = None
         self._bytes = 0  # of entries applied since the last snapshot
         self.index = 0
@@ -99,21 +104,24 @@ class Applying:
     def advance(self, commit: int) -> bool:
         """Apply what is committed; return whether more could be applied at once.
 
-        Not more than a mebibyte a call, and nothing while a snapshot is being
-        installed or older entries are being read.
+        Not more than a mebibyte or some hundred entries a call, and nothing while a
+        snapshot is being installed or older entries are being read.
         """
-        budget = _APPLY_BYTES_MAX
+        budget, room = _APPLY_BYTES_MAX, _APPLY_ENTRIES_MAX
         while self.index < commit and not self._is_reading and self._installing is None:
-            if budget <= 0:
+            if budget <= 0 or room <= 0:
                 return True
-            entries = self._journal.tail(self.index + 1, budget)
-            if not entries:
+            if not self._next:
+                entries = self._journal.tail(self.index + 1, budget)
+                self._next = entries[: commit - self.index]
+            if not self._next:
                 self._is_reading = True
                 # The journal reads on to what is durable here, and perhaps not committed.
                 has_read = partial(self._has_read, commit)
                 self._journal.read(self.index + 1, _APPLY_BYTES_MAX, has_read)
                 return False
-            budget -= self._apply(entries, commit)
+            room -= len(self._next)
+            budget -= self._apply()
         self._capture()
         return False
 
@@ -123,6 +131,7 @@ class Applying:
         assert newest is not None
         if self._installing is not None:
             return  # when it ends, it looks for a newer one
+        self._next = ()
 
         async def install() -> None:
             meta = newest
@@ -156,12 +165,11 @@ class Applying:
         if self._installing is not None:
             self._installing.cancel()
 
-    def _apply(self, entries: tuple[Entry, ...], commit: int) -> int:
-        """Give the replica some entries; return their bytes."""
+    def _apply(self) -> int:
+        """Give the replica the next entries, a turn's worth at most; return their bytes."""
+        entries, self._next = self._next[:_APPLY_ENTRIES_MAX], self._next[_APPLY_ENTRIES_MAX:]
         size = 0
         for entry in entries:
-            if entry.index > commit:
-                break
             if entry.is_config:
                 self._replica.apply(Entry(entry.index, entry.term, b""))
                 self.config = entry.data
@@ -177,9 +185,11 @@ class Applying:
         """Apply entries that came from disk; up to `commit` they are still the same."""
         self._is_reading = False
         if future.exception() is None and self._installing is None:
-            entries = tuple(entry for entry in future.result() if entry.index > self.index)
+            self._next = tuple(
+                entry for entry in future.result() if self.index < entry.index <= commit
+            )
             try:
-                self._apply(entries, commit)
+                self._apply()
             except Exception as error:  # noqa: BLE001 - whatever it is, the replica is one no more
                 self._fail("applying", error)
                 return

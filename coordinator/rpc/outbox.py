@@ -119,7 +119,7 @@ class Outbox:
 
     def _take_outcomes(self, reply: pb.SessionReply, left: int) -> int:
         """Add outcomes, as many as there is room for; those of one run share its message."""
-        add, taken, size = reply.outcomes.append, 0, 0
+        add, taken, size = reply.outcomes.add, 0, 0
         run: Run | None = None
         message: pb.Run | None = None
         for number, outcome in self._outcomes:
@@ -128,7 +128,7 @@ class Outbox:
             if outcome.run is not run:
                 run = outcome.run
                 message = values.run_message(run)
-            add(values.outcome_message(outcome, message, number))
+            values.outcome_message(outcome, message, number, add)  # where it is to be: no copy
             size += _ANSWER_BYTES + len(outcome.result) + len(outcome.message)
             taken += 1
         del self._outcomes[:taken]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,7 @@ from raftbatch.cli.calls import (
     run,
 )
 from raftbatch.cli.text import Table, Write, iso_time, printable, terminal
+from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
     from raftbatch.v1.admin_pb2 import (
@@ -49,9 +51,9 @@ Below that, by the node that knows most: each model version, the requests for it
 outcome yet, and the executors that have it ready; the executors, with the load that they told
 the leader; and the windows that gather.
 
-Nodes are those of --config, or at the given client addresses. Equal digests at equal applied
-indices mean that nodes have applied the same. What a node waits for, or why it refuses another,
-stands below the table.
+Nodes are those of --config, and those that have joined them since, or the ones at the given
+client addresses. Equal digests at equal applied indices mean that nodes have applied the same.
+What a node waits for, why it refuses another, and how two files differ, stands below the table.
 
 Exit status: 0 every node answered, 1 one did not, 2 wrong usage.
 """
@@ -80,7 +82,10 @@ def status(
 
 
 async def statuses(cluster: Cluster, timeout_s: float) -> list[tuple[Target, StatusReply | str]]:
-    """Ask all nodes at once; return what each said, or why it said nothing."""
+    """Ask all nodes at once; return what each said, or why it said nothing.
+
+    Where the file is to name them, those are asked too that are in the cluster and not in it.
+    """
 
     async def one(target: Target) -> StatusReply | str:
         try:
@@ -88,8 +93,25 @@ async def statuses(cluster: Cluster, timeout_s: float) -> list[tuple[Target, Sta
         except CallFailed as error:
             return error.message
 
-    answers = await asyncio.gather(*(one(each) for each in cluster.targets))
-    return list(zip(cluster.targets, answers, strict=True))
+    async def all_of(targets: Sequence[Target]) -> list[tuple[Target, StatusReply | str]]:
+        answers = await asyncio.gather(*(one(each) for each in targets))
+        return list(zip(targets, answers, strict=True))
+
+    found = await all_of(cluster.targets)
+    if cluster.targets == cluster.known:
+        found += await all_of(_others(cluster, [each for _, each in found]))
+    return found
+
+
+def _others(cluster: Cluster, answers: Sequence[StatusReply | str]) -> list[Target]:
+    """Return the members that the file does not name, as those that answer know them."""
+    named = {each.node for each in cluster.known} | {""}
+    others: dict[str, str] = {}
+    for answer in answers:
+        for member in () if isinstance(answer, str) else answer.members:
+            if member.node_id not in named and is_address(member.client_address):
+                others[member.node_id] = member.client_address
+    return [Target(address, node) for node, address in sorted(others.items())]
 
 
 def newest(answers: list[tuple[Target, StatusReply | str]]) -> StatusReply | None:
@@ -132,6 +154,7 @@ def _object(target: Target, answer: StatusReply | str) -> dict[str, Any]:
                 "incarnation": each.incarnation,
                 "queued_bytes": each.queued_bytes,
                 "refusal": each.refusal,
+                "differs": each.differs,
             }
             for each in answer.peers
         ],
@@ -221,6 +244,7 @@ def _print(answers: list[tuple[Target, StatusReply | str]]) -> None:
             for each in answer.peers
             if each.refusal
         ]
+        notes += [(each.differs, _NOTE) for each in answer.peers if each.differs]
     table.flush()
     held = newest(answers)
     if held is not None:

@@ -128,10 +128,25 @@ def test_leader_is_followed_and_remembered() -> None:
     run(test)
 
 
-def test_nodes_that_are_gone_are_passed_over() -> None:
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the pauses that are made, as they come."""
+    made: list[float] = []
+    next_s = Pauses.next_s
+
+    def noted(pauses: Pauses) -> float:
+        made.append(next_s(pauses))
+        return made[-1]
+
+    monkeypatch.setattr(Pauses, "next_s", noted)
+    return made
+
+
+def test_nodes_that_are_gone_are_passed_over_at_once(paused: list[float]) -> None:
     async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
         await link.ask(beat)
         assert [node.asked for node in nodes] == [0, 0, 1]
+        assert paused == []
 
     run(test, up=1)
 
@@ -185,7 +200,7 @@ def test_reports_have_an_answer_each_and_move_to_the_leader() -> None:
     run(test)
 
 
-def test_tail_goes_on_at_another_node_from_where_it_was() -> None:
+def test_tail_goes_on_at_another_node_from_where_it_was(paused: list[float]) -> None:
     async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
         def piece(index: int, batch: int, more: bool = False) -> pb.FeedMessage:
             start = [pb.Assignment(batch=batch, fence=9, numbers=[index], payloads=[b"x"])]
@@ -207,6 +222,7 @@ def test_tail_goes_on_at_another_node_from_where_it_was() -> None:
         assert [(each.batch, list(each.numbers)) for each in start] == [(3, [7, 7]), (4, [7])]
         assert list(start[0].parameters) == [b"", b""]
         assert [node.tails[0].seen_index for node in nodes] == [0, 5, 5]
+        assert len(paused) == 1, "behind the second alone: the first was well until then"
 
     run(test)
 

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from chaos.worlds.loop import VirtualLoop
+from coordinator.raft.applying import _APPLY_ENTRIES_MAX
 from coordinator.raft.membership import Rank
 from coordinator.raft.messages import Outgoing, TimeoutNow
+from coordinator.raft.segments.layout import Entry
 from raftbatch.errors import Fatal, NotLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.ids import NodeId
 from tests.scenarios.fakes import N2
-from tests.unit.test_core_log import Bench, NoPeers
+from tests.unit.test_core_log import Bench, NoPeers, Words
 
 
 @pytest.fixture
@@ -88,6 +90,33 @@ def test_messages_that_wait_for_the_disk_are_bounded_and_the_oldest_go(bench: Be
     driver._release()
     assert len(driver.held) == most
     assert driver.held[0].message == TimeoutNow(7)
+
+
+def test_turn_of_the_loop_applies_no_more_than_some_entries(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a node with much to apply, as after a start, would neither vote nor acknowledge."""
+    apply, turns = Words.apply, [0]
+
+    def counting(words: Words, entry: Entry) -> None:
+        if not turns[-1]:
+            bench.loop.call_soon(turns.append, 0)
+        turns[-1] += 1
+        apply(words, entry)
+
+    monkeypatch.setattr(Words, "apply", counting)
+    words = [b"%d" % number for number in range(1000)]
+    for begin in range(0, len(words), 200):
+        last = [bench.propose(word) for word in words[begin : begin + 200]][-1]
+        assert bench.outcome(last.committed) is None
+    assert bench.replica.words == words
+    assert sum(turns) >= 1000
+    assert max(turns) <= 2 * _APPLY_ENTRIES_MAX
+    turns[:] = [0]
+    bench.machine.kill(power=True)
+    bench.start()
+    assert bench.replica.words == words
+    assert max(turns) <= 2 * _APPLY_ENTRIES_MAX
 
 
 def test_peer_whose_life_is_over_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:

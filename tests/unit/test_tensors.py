@@ -98,6 +98,24 @@ def test_bytes_that_are_no_envelope_are_refused(envelope: bytes) -> None:
         parse(envelope)
 
 
+def test_what_is_remembered_of_a_header_lets_nothing_pass() -> None:
+    """Headers are remembered once they were read: by their bytes, and by equal values."""
+    good = Tensor("x", "UINT8", (1,), b"a")
+    envelope = encode([good])
+    assert encode([good]) == envelope
+    for name, shape in (("x", (True,)), ("x", (1.0,)), (["x"], (1,))):
+        with pytest.raises(InvalidRequest):
+            encode([Tensor(name, "UINT8", shape, b"a")])  # type: ignore[arg-type]
+    for data in (b"", b"ab"):
+        with pytest.raises(InvalidRequest):
+            encode([Tensor("x", "UINT8", (1,), data)])
+    assert len(parse(envelope)) == 1
+    for wrong in (envelope + b"b", envelope[:-1], envelope[:-2] + b"\x01a"):
+        with pytest.raises(InvalidRequest):
+            parse(wrong)
+    assert parse(envelope) == parse(bytearray(envelope))
+
+
 def test_parsing_mutated_bytes_gives_one_error_and_no_other() -> None:
     draw = random.Random(2)
     envelope = encode(TENSORS)

@@ -1,0 +1,1 @@
+"""What benchmarks of the whole cluster share: its processes, a load through the SDK, measures."""
