@@ -132,7 +132,7 @@ class Node:
         name, cluster = self.config.node_id, self.config.cluster.name
         if self.log is None:
             return NodeState(name, cluster, self.phase, self.waiting())
-        log = self.log
+        log, held = self.log, self.replica.state if isinstance(self.replica, Replica) else None
         return NodeState(
             name,
             cluster,
@@ -151,9 +151,7 @@ class Node:
             log.space.name.lower(),
             self._counts(),
             self.scheduler.api.standing() if self.scheduler is not None else None,
-            overview(self.replica.state, self.loads())
-            if isinstance(self.replica, Replica)
-            else None,
+            None if held is None else overview(held, self.loads()),
         )
 
     def loads(self) -> dict[str, Load]:

@@ -98,11 +98,7 @@ class File(Protocol):
         ...
 
     def uncache(self, offset: int, length: int) -> None:
-        """Say that these bytes, which are on stable storage, will hardly be read: advice only.
-
-        The system may then use the memory that they take for what is written next.
-        Changes nothing, and never fails.
-        """
+        """Say that these bytes, on stable storage, will hardly be read. Never fails."""
         ...
 
     def size(self) -> int:
