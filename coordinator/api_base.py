@@ -71,7 +71,7 @@ class ApiConfig:
         waits_max: calls that wait for an outcome at one time, a few hundred bytes each.
         index_waits_max: calls that wait for an index; each is looked at when one is reached.
         timeout_ms_max: the longest that one call waits for an outcome.
-        find_ms: how long a call waits before that for a request that this node does not
+        find_ms: how long a call waits, of its own time, for a request that this node does not
             know yet: for its ticket's index, or for the leader's word that there is none.
     """
 

@@ -47,6 +47,11 @@ Answer = Ticket | RaftbatchError
 class RequestsApi(ApiBase):
     """See the module's docstring."""
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads, and takes requests in by itself."""
+        return self._leader.is_ready
+
     async def submit(self, submissions: Sequence[Submission]) -> list[Answer]:
         """Take requests in; return for each its ticket, or why not, in their order.
 
@@ -159,7 +164,8 @@ class RequestsApi(ApiBase):
             tenant: whose it is.
             request_id: the client's id.
             index: of its ticket; 0: there is none. With it, any node gives every answer.
-            timeout_ms: how long to wait for the outcome; 0: not at all.
+            timeout_ms: how long to wait for the outcome; 0: not at all, nor to find out
+                whether a request that this node does not know is known to anybody.
 
         Raises:
             UnknownRequest: definite; no such id is known, at the ticket's index or, without
@@ -174,12 +180,16 @@ class RequestsApi(ApiBase):
         check_name("request id", request_id)
         if not 0 <= timeout_ms <= self._config.timeout_ms_max:
             raise InvalidRequest(f"timeout_ms is not in 0 .. {self._config.timeout_ms_max}")
-        known = self._replica.state.request(tenant, request_id)
+        known, left_ms = self._replica.state.request(tenant, request_id), float(timeout_ms)
         if known is None:
-            known = await self._find(tenant, request_id, index)
+            loop = asyncio.get_running_loop()
+            due = loop.time() + timeout_ms / 1000
+            find_ms = min(timeout_ms, self._config.find_ms)
+            known = await self._find(tenant, request_id, index, find_ms)
             self._check_open()  # who begins to wait after `close` is told by nobody
+            left_ms = max(0.0, (due - loop.time()) * 1000)
         if isinstance(known, Request):
-            ended = await self._ended(known, timeout_ms)
+            ended = await self._ended(known, left_ms)
             if ended is None:
                 return Waiting(Ticket(request_id, known.ticket))
         else:
@@ -187,6 +197,21 @@ class RequestsApi(ApiBase):
         if isinstance(ended, RaftbatchError):
             raise ended
         return ended
+
+    async def find(self, tenant: str, request_id: str, index: int) -> None:
+        """Return once this node knows a request, so that it can be watched.
+
+        Args:
+            tenant, request_id, index: see `outcome`.
+
+        Raises:
+            RaftbatchError: it does not, for as long as `find_ms`: see `outcome`.
+        """
+        self._check_open()
+        check_name("tenant", tenant)
+        check_name("request id", request_id)
+        if self._replica.state.request(tenant, request_id) is None:
+            await self._find(tenant, request_id, index, self._config.find_ms)
 
     def watch(
         self, tenant: str, request_id: str, told: Callable[[Outcome | RaftbatchError], None]
@@ -219,14 +244,16 @@ class RequestsApi(ApiBase):
         """Tell somebody nothing any more. Harmless when it was told already."""
         self._waits.drop(wait)
 
-    async def _find(self, tenant: str, request_id: str, index: int) -> Request | Outcome:
+    async def _find(
+        self, tenant: str, request_id: str, index: int, limit_ms: int
+    ) -> Request | Outcome:
         """Return a request that this node does not know yet."""
         if index > self._replica.index:
-            if not await self._index_waits.wait(index, self._config.find_ms):
+            if not await self._index_waits.wait(index, limit_ms):
                 raise self._behind(request_id)
         elif not index:
             try:
-                async with asyncio.timeout(self._config.find_ms / 1000):
+                async with asyncio.timeout(limit_ms / 1000):
                     await self._log.barrier()
             except TimeoutError:
                 raise self._behind(request_id) from None
@@ -235,7 +262,7 @@ class RequestsApi(ApiBase):
             raise error_of(Verdict.UNKNOWN_REQUEST)
         return known
 
-    async def _ended(self, request: Request, timeout_ms: int) -> Outcome | RaftbatchError | None:
+    async def _ended(self, request: Request, timeout_ms: float) -> Outcome | RaftbatchError | None:
         """Wait for what becomes of a request; None: the time is over."""
         if not timeout_ms:
             return None

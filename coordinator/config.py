@@ -116,6 +116,11 @@ class SessionLimits:
         in_flight_max: what one session may have under way; more is refused, and said so.
         unread_bytes_max: answers that a client has not read yet, in bytes; one that lets more
             pile up is cut off.
+        forward_requests_max: what all clients together may have on its way to the leader through
+            this node; more is refused.
+        forward_bytes_max: the same, in bytes.
+        forward_ms_max: how long something is on its way there at most, with all tries, before the
+            client is told that nobody took it, or that nobody knows.
 
     Raises:
         ValueError: one is below 1.
@@ -125,6 +130,9 @@ class SessionLimits:
     taking_bytes_max: int = 64 << 20
     in_flight_max: int = 16_384
     unread_bytes_max: int = 64 << 20
+    forward_requests_max: int = 16_384
+    forward_bytes_max: int = 64 << 20
+    forward_ms_max: int = 10_000
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):

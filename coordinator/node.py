@@ -202,6 +202,16 @@ class Node:
             nodes |= {member.node_id for member in self.log.membership.members}
         return {node: self.client_address(node) for node in sorted(nodes)}
 
+    @property
+    def leader(self) -> str:
+        """Who leads, as far as this node knows, perhaps itself; empty: nobody."""
+        return "" if self.log is None else self.log.leader or ""
+
+    def watch_leader(self, told: Callable[[], None]) -> None:
+        """Call back whenever another leads, from when there is a log on."""
+        if self.log is not None:
+            self.log.watch(told)
+
     # What clients ask.
 
     def append(self, data: bytes) -> Proposal:

@@ -25,8 +25,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import grpc
-
 from coordinator.about import about_founding, about_running
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
@@ -39,7 +37,7 @@ from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
 from coordinator.replica import Replica
-from coordinator.rpc.port import ClientPort
+from coordinator.rpc.port import ClientPort, Credentials
 from coordinator.scheduler import Scheduler
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
@@ -76,7 +74,7 @@ class Server:
         config: NodeConfig,
         mode: Mode,
         tls: TLS | None,
-        credentials: grpc.ServerCredentials | None,
+        credentials: Credentials | None,
     ) -> None:
         self._world = world
         self._process = process

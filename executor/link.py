@@ -20,9 +20,9 @@ import grpc.aio
 
 from executor.core.pieces import Joiner
 from raftbatch.backoff import backoff_s
-from raftbatch.errors import TRAILER
 from raftbatch.handshakes import explain
 from raftbatch.logs import fields
+from raftbatch.trailers import Said, said_by, said_in
 from raftbatch.v1 import dispatch_pb2 as pb
 from raftbatch.v1 import error_pb2, gateway_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
@@ -320,12 +320,16 @@ class Link:
 
 def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
     """Return what a node said, from its trailer; without one the call broke."""
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER and isinstance(value, bytes):
-            return told(error_pb2.Error.FromString(value))
-    return Trouble("", explain(error.details() or error.code().name))
+    said = said_by(error.trailing_metadata())
+    if said is None:
+        return Trouble("", explain(error.details() or error.code().name))
+    return _trouble(said)
 
 
 def told(error: error_pb2.Error) -> Trouble:
     """Return an error as it stands in a message."""
-    return Trouble(error.slug, error.message, error.leader, error.retry_after_ms, error.definite)
+    return _trouble(said_in(error))
+
+
+def _trouble(said: Said) -> Trouble:
+    return Trouble(said.slug, said.message, said.leader, said.retry_after_ms, said.definite)

@@ -71,6 +71,8 @@ class Runtime:
         try:
             self._model = self.backend.call(found)
             self.backend.call(self._model.load, context)
+        except CannotLoad:  # it says itself what is missing
+            raise
         except (Exception, SystemExit) as error:
             raise CannotLoad(f"{load.name} does not load: {said(error)}") from error
         failure = self.warm_up()

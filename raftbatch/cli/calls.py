@@ -18,7 +18,7 @@ import typer
 
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
-from raftbatch.errors import TRAILER, CannotStart, InvalidRequest
+from raftbatch.errors import CannotStart, InvalidRequest
 from raftbatch.handshakes import explain
 
 if TYPE_CHECKING:
@@ -291,12 +291,11 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
 
 def _of_rpc(target: Target, error: Any) -> CallFailed:
     """Return what a node said, from its trailer; without one nobody knows."""
-    from raftbatch.v1 import error_pb2
+    from raftbatch.trailers import said_by
 
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER:
-            told = error_pb2.Error.FromString(value)
-            return CallFailed(told.message, told.slug, told.definite, told.leader)
+    said = said_by(error.trailing_metadata())
+    if said is not None:
+        return CallFailed(said.message, said.slug, said.definite, said.leader)
     text = f"{target}: {explain(error.details() or error.code().name)}"
     return CallFailed(text, "", is_definite=False)
 

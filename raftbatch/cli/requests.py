@@ -79,6 +79,13 @@ PriorityOption = Annotated[
 PatienceOption = Annotated[
     float, typer.Option("--wait", metavar="S", min=0.1, help="How long to wait, in seconds.")
 ]
+ForwardOption = Annotated[
+    bool,
+    typer.Option(
+        "--forward",
+        help="Any node hands it on to the leader: for clients that do not reach all nodes.",
+    ),
+]
 RequestArgument = Annotated[str, typer.Argument(metavar="ID", help="The request's id.")]
 IndexOption = Annotated[
     int, typer.Option("--index", metavar="N", min=0, help="Of its ticket, where it is known.")
@@ -96,6 +103,7 @@ def infer(
     timeout_s: ExpiryOption = None,
     priority: PriorityOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a request, and print its outputs."""
@@ -103,7 +111,7 @@ def infer(
     cluster = cluster_of(config, address or [])
 
     async def ask() -> Result:
-        options = _options(cluster, patience_s)
+        options = _options(cluster, patience_s, forward)
         from raftbatch.client import AsyncClient
 
         async with AsyncClient([each.address for each in cluster.targets], options) as client:
@@ -135,6 +143,7 @@ def submit(
     timeout_s: ExpiryOption = None,
     priority: PriorityOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Have a request taken in, and print its ticket: it has its outcome one day, whoever dies."""
@@ -143,6 +152,7 @@ def submit(
         config,
         address,
         patience_s,
+        forward,
         lambda client: client.submit(
             model,
             given,
@@ -164,6 +174,7 @@ def result(
     config: ConfigOption = "",
     address: AddressOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Wait for the outcome of a request that was submitted, and print its outputs.
@@ -171,7 +182,11 @@ def result(
     What is printed is acknowledged: it cannot be had again.
     """
     found = _call(
-        config, address, patience_s, lambda client: client.ticket(request_id, index).result()
+        config,
+        address,
+        patience_s,
+        forward,
+        lambda client: client.ticket(request_id, index).result(),
     )
     _print(found, as_json)
 
@@ -181,10 +196,13 @@ def cancel(
     config: ConfigOption = "",
     address: AddressOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Cancel a request, unless it has an outcome; one that is not known yet never runs."""
-    is_cancelled = _call(config, address, patience_s, lambda client: client.cancel(request_id))
+    is_cancelled = _call(
+        config, address, patience_s, forward, lambda client: client.cancel(request_id)
+    )
     if as_json:
         typer.echo(json.dumps({"request_id": request_id, "cancelled": is_cancelled}))
     else:
@@ -220,13 +238,17 @@ def _inputs(text: str | None, named: list[str]) -> Any:
 
 
 def _call(
-    config: str, address: list[str] | None, patience_s: float, call: Callable[[Client], T]
+    config: str,
+    address: list[str] | None,
+    patience_s: float,
+    forward: bool,
+    call: Callable[[Client], T],
 ) -> T:
     """Make one call; an error ends the command, and says what to try next."""
     cluster = cluster_of(config, address or [])
 
     def made() -> T:
-        options = _options(cluster, patience_s)
+        options = _options(cluster, patience_s, forward)
         from raftbatch.client import Client
 
         with Client([each.address for each in cluster.targets], options) as client:
@@ -235,7 +257,7 @@ def _call(
     return _ended(made)
 
 
-def _options(cluster: Cluster, patience_s: float) -> ClientOptions:
+def _options(cluster: Cluster, patience_s: float, forward: bool) -> ClientOptions:
     """Return the settings of a client for the cluster; the SDK, and gRPC, are loaded by then."""
     from raftbatch.realworld.process import quiet_grpc
 
@@ -246,7 +268,7 @@ def _options(cluster: Cluster, patience_s: float) -> ClientOptions:
     if cluster.certificates is not None:
         names = {each.address: each.node for each in cluster.known}
         tls = TLS(*pems(cluster.certificates), names)
-    return ClientOptions(patience_s=patience_s, tls=tls)
+    return ClientOptions(patience_s=patience_s, tls=tls, forward=forward)
 
 
 def _ended(call: Callable[[], T]) -> T:

@@ -24,6 +24,7 @@ class Nodes:
         addresses: client addresses that are known at the start, `host:port`; one is
             enough, if that node is up.
         tls: certificates; None: without.
+        forward: whether any node will do: those that were named are asked first then.
 
     Attributes:
         leader: who is believed to lead; empty: nobody.
@@ -33,7 +34,7 @@ class Nodes:
         InvalidRequest: there is none, or one is no address; definite.
     """
 
-    def __init__(self, addresses: Sequence[str], tls: TLS | None) -> None:
+    def __init__(self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False) -> None:
         wrong = [each for each in addresses if not is_address(each)]
         if wrong or not addresses:
             raise InvalidRequest(
@@ -43,6 +44,8 @@ class Nodes:
         self._told: dict[str, str] = {}  # by the node's name, and only those of the last answer
         self._names = dict(tls.names) if tls is not None else {}
         self._tls = tls
+        self._forward = forward
+        self._left = ""
         self._said: dict[str, str] = {}
         self._turn = 0
         self._denied: RaftbatchError | None = None
@@ -66,7 +69,7 @@ class Nodes:
                 continue
             self._told[each.node_id] = address
             self._names[address] = each.node_id
-            if each.node_id == reply.leader_id and not self.leader:
+            if each.node_id == reply.leader_id and not (self.leader or self._forward):
                 self.leader = address
 
     @property
@@ -74,11 +77,17 @@ class Nodes:
         """Whether nodes answer that this client may not ask them, and nothing else."""
         return self._denied is not None
 
+    def left(self, address: str, leader: str) -> None:
+        """Take in that a node has sent the client away, to whoever leads where it says so."""
+        self.leader = leader if leader != address else ""
+        self._left = address
+
     async def find(self, owner: Owner) -> Link | None:
         """Ask each node once, those first that are said to lead; return whoever leads.
 
-        Where nobody says who does, whoever answered first: it takes requests as soon as
-        it leads, and says where to go as soon as it knows. None: nobody answers.
+        Where nobody says who does, or any node will do, whoever answered first: it takes
+        requests as soon as it leads, or hands them on, and says where to go as soon as it
+        knows. None: nobody answers.
         """
         waiting = self._order()
         tried: list[str] = []
@@ -102,6 +111,7 @@ class Nodes:
                 hint = link.opened.leader
                 if hint == address:
                     self.leader = address
+                if hint == address or self._forward:
                     return link
                 if hint and hint not in tried:
                     waiting.insert(0, hint)
@@ -141,7 +151,9 @@ class Nodes:
     def _order(self) -> list[str]:
         """Return whom to ask: the leader, then the others, another one first each time."""
         others = [each for each in self.addresses if each != self.leader]
-        if others:
+        if self._forward:  # those that were named may be all that this client reaches
+            others.sort(key=lambda each: (each == self._left, each not in self._named))
+        elif others:
             turn = self._turn % len(others)
             self._turn += 1
             others = others[turn:] + others[:turn]

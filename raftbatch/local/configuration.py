@@ -22,11 +22,19 @@ Addresses = dict[str, dict[str, str]]
 NAME = "local"
 DATA_DIR = "data/{node}"
 
-_PORTS = {"peer": 8003, "client": 8001}
+_PORTS = {"peer": 8003, "client": 8001, "http": 8000}
 _STEP = 10  # between the ports of two nodes
 _LISTENING = ("peer_listen", "client_listen", "http_listen")
 _SHOWN_CHARACTERS = 100
-_TLS_FILES = ("ca", "cert", "key", "operator_cert", "operator_key")
+_TLS_FILES = (
+    "ca",
+    "cert",
+    "key",
+    "operator_cert",
+    "operator_key",
+    "executor_cert",
+    "executor_key",
+)
 
 
 def built_in_addresses(nodes: int) -> Addresses:
