@@ -3,9 +3,11 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.stamp
-# Torch is large: a machine that has none skips its few tests, but for CI, where nothing is skipped.
+DEMO   := .venv/.stamp-demo
+# Torch and the demo's weights are large: a machine that has none skips their few tests, but for CI,
+# where nothing is skipped.
 COMMA  := ,
-EXTRAS := dev$(if $(filter true,$(CI)),$(COMMA)executor)
+EXTRAS := dev$(if $(filter true,$(CI)),$(COMMA)executor$(COMMA)demo)
 PYTEST := $(BIN)/python -m pytest
 # On all processors; whoever runs pytest by hand adds this, or not.
 SHARED := -n auto --dist worksteal
@@ -23,6 +25,10 @@ setup: $(STAMP) ## make .venv (every target below does it when needed)
 
 $(STAMP): pyproject.toml constraints.txt
 	ci/venv.sh .venv $(PYTHON) $(EXTRAS)
+
+# Beside that one, so that neither takes away what the other has installed.
+$(DEMO): pyproject.toml constraints.txt demo/requirements.txt
+	ci/venv.sh .venv $(PYTHON) demo
 
 proto: $(STAMP) ## regenerate the code that comes from proto/
 	$(BIN)/python proto/generate.py .
@@ -70,13 +76,20 @@ sim: $(STAMP) ## simulated runs: SUITE=scheduler SEEDS=500; or one of them again
 mutants: $(STAMP) ## search anew for the seed or test that finds each known bug: SUITE=scheduler
 	$(BIN)/python -m chaos mutants --suite $(SUITE)
 
+up: $(STAMP) ## run a cluster on this machine, until Ctrl-C; its data is in raftbatch-data
+	@exec $(BIN)/raftbatch up
+
 chaos-clean: $(STAMP) ## remove what a harness that was killed left on this machine (as root)
 	@$(BIN)/python -m chaos clean
 
+SENTENCES ?= 0
+KEEP      ?=
+
+demo: $(DEMO) ## real text through a cluster, of which some is killed: KEEP=1 keeps it up
+	@$(BIN)/python -m demo --sentences $(SENTENCES) $(if $(KEEP),--keep)
+
 # chaos: ## comes in a later release
-# demo: ## comes in a later release
-# up: ## comes in a later release
-chaos demo up:
+chaos:
 	@echo "make $@: comes in a later release; nothing was run" >&2; exit 2
 
 clean: ## remove environments, caches and build output

@@ -71,7 +71,7 @@ FOUNDING = [
         _FOUNDING,
         "            self.is_curious = True\n",
         "            self._learn_founder(ask.token)\n"
-        "            return Empty(self.node_id, self._note.token, self.founders)\n",
+        "            return Empty(self.node_id, self._note.token, self.founders, self._about)\n",
         "tests/unit/test_founding.py::test_late_question_of_a_lost_founder_does_not_undo_a_plan",
     ),
     Mutant(

@@ -47,6 +47,11 @@ Answer = Ticket | RaftbatchError
 class RequestsApi(ApiBase):
     """See the module's docstring."""
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads, and takes requests in by itself."""
+        return self._leader.is_ready
+
     async def submit(self, submissions: Sequence[Submission]) -> list[Answer]:
         """Take requests in; return for each its ticket, or why not, in their order.
 
@@ -63,7 +68,7 @@ class RequestsApi(ApiBase):
         if count > self._config.submissions_max:
             most = self._config.submissions_max
             raise InvalidRequest(f"{count} requests at once, at most {most}")
-        call = _Submitting(count)
+        call = _Submitting(count, self.refused)
         for first in range(0, count, _A_TURN):
             if first:
                 await asyncio.sleep(0)
@@ -87,7 +92,7 @@ class RequestsApi(ApiBase):
         except RaftbatchError as error:
             # Each by itself: others of the call may be on their way.
             for place, _submission, _hashed in fresh:
-                call.answer(place, copy_of(error))
+                call.refuse(place, copy_of(error))
             return
         admit = self._leader.admit
         for place, submission, hashed in fresh:
@@ -95,14 +100,14 @@ class RequestsApi(ApiBase):
             try:
                 admit(self._admission(submission, hashed), done)
             except RaftbatchError as error:
-                call.answer(place, error)
+                call.refuse(place, error)
 
     def _meet(self, call: _Submitting, place: int, submission: Submission) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
         try:
             check(submission)
         except RaftbatchError as error:
-            call.answer(place, error)
+            call.refuse(place, error)
             return None
         hashed = content_hash(submission)
         state = self._replica.state
@@ -111,12 +116,15 @@ class RequestsApi(ApiBase):
             return hashed
         verdict, ticket = answer_known(state, known, hashed)
         is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)
-        call.answer(place, Ticket(submission.request_id, ticket) if is_same else error_of(verdict))
+        if is_same:
+            call.answer(place, Ticket(submission.request_id, ticket))
+        else:
+            call.refuse(place, error_of(verdict))
         return None
 
     def _admission(self, submission: Submission, hashed: bytes) -> Admission:
         """Return what the leader is asked, which judges it by the model's settings."""
-        version = submission.version or self._newest_version(submission.model)
+        version = submission.version or self.newest_version(submission.model)
         key: Key = (submission.model, version, submission.signature)
         priority = submission.priority
         if priority is None:
@@ -135,8 +143,8 @@ class RequestsApi(ApiBase):
             submission.traceparent,
         )
 
-    def _newest_version(self, model: str) -> str:
-        """Return the newest version that is not being deleted; empty: there is none."""
+    def newest_version(self, model: str) -> str:
+        """Return a model's newest version that is not being deleted; empty: there is none."""
         if self._newest is None:
             state = self._replica.state
             versions = sorted(
@@ -156,7 +164,8 @@ class RequestsApi(ApiBase):
             tenant: whose it is.
             request_id: the client's id.
             index: of its ticket; 0: there is none. With it, any node gives every answer.
-            timeout_ms: how long to wait for the outcome; 0: not at all.
+            timeout_ms: how long to wait for the outcome; 0: not at all, nor to find out
+                whether a request that this node does not know is known to anybody.
 
         Raises:
             UnknownRequest: definite; no such id is known, at the ticket's index or, without
@@ -171,12 +180,16 @@ class RequestsApi(ApiBase):
         check_name("request id", request_id)
         if not 0 <= timeout_ms <= self._config.timeout_ms_max:
             raise InvalidRequest(f"timeout_ms is not in 0 .. {self._config.timeout_ms_max}")
-        known = self._replica.state.request(tenant, request_id)
+        known, left_ms = self._replica.state.request(tenant, request_id), float(timeout_ms)
         if known is None:
-            known = await self._find(tenant, request_id, index)
+            loop = asyncio.get_running_loop()
+            due = loop.time() + timeout_ms / 1000
+            find_ms = min(timeout_ms, self._config.find_ms)
+            known = await self._find(tenant, request_id, index, find_ms)
             self._check_open()  # who begins to wait after `close` is told by nobody
+            left_ms = max(0.0, (due - loop.time()) * 1000)
         if isinstance(known, Request):
-            ended = await self._ended(known, timeout_ms)
+            ended = await self._ended(known, left_ms)
             if ended is None:
                 return Waiting(Ticket(request_id, known.ticket))
         else:
@@ -184,6 +197,21 @@ class RequestsApi(ApiBase):
         if isinstance(ended, RaftbatchError):
             raise ended
         return ended
+
+    async def find(self, tenant: str, request_id: str, index: int) -> None:
+        """Return once this node knows a request, so that it can be watched.
+
+        Args:
+            tenant, request_id, index: see `outcome`.
+
+        Raises:
+            RaftbatchError: it does not, for as long as `find_ms`: see `outcome`.
+        """
+        self._check_open()
+        check_name("tenant", tenant)
+        check_name("request id", request_id)
+        if self._replica.state.request(tenant, request_id) is None:
+            await self._find(tenant, request_id, index, self._config.find_ms)
 
     def watch(
         self, tenant: str, request_id: str, told: Callable[[Outcome | RaftbatchError], None]
@@ -216,14 +244,16 @@ class RequestsApi(ApiBase):
         """Tell somebody nothing any more. Harmless when it was told already."""
         self._waits.drop(wait)
 
-    async def _find(self, tenant: str, request_id: str, index: int) -> Request | Outcome:
+    async def _find(
+        self, tenant: str, request_id: str, index: int, limit_ms: int
+    ) -> Request | Outcome:
         """Return a request that this node does not know yet."""
         if index > self._replica.index:
-            if not await self._index_waits.wait(index, self._config.find_ms):
+            if not await self._index_waits.wait(index, limit_ms):
                 raise self._behind(request_id)
         elif not index:
             try:
-                async with asyncio.timeout(self._config.find_ms / 1000):
+                async with asyncio.timeout(limit_ms / 1000):
                     await self._log.barrier()
             except TimeoutError:
                 raise self._behind(request_id) from None
@@ -232,7 +262,7 @@ class RequestsApi(ApiBase):
             raise error_of(Verdict.UNKNOWN_REQUEST)
         return known
 
-    async def _ended(self, request: Request, timeout_ms: int) -> Outcome | RaftbatchError | None:
+    async def _ended(self, request: Request, timeout_ms: float) -> Outcome | RaftbatchError | None:
         """Wait for what becomes of a request; None: the time is over."""
         if not timeout_ms:
             return None
@@ -329,9 +359,15 @@ def _tell(
 
 
 class _Submitting:
-    """One call to submit: the answers that have come, and how many have not."""
+    """One call to submit: the answers that have come, and how many have not.
 
-    def __init__(self, count: int) -> None:
+    Args:
+        count: of its requests.
+        refused: counts those that get an error, by its slug.
+    """
+
+    def __init__(self, count: int, refused: dict[str, int]) -> None:
+        self._refused = refused
         self._answers: list[Answer | None] = [None] * count
         self._left = count
         self._all: asyncio.Future[None] | None = None
@@ -343,12 +379,17 @@ class _Submitting:
         if not self._left and self._all is not None and not self._all.done():
             self._all.set_result(None)
 
+    def refuse(self, place: int, error: RaftbatchError) -> None:
+        """Answer one by an error."""
+        self._refused[error.slug] = self._refused.get(error.slug, 0) + 1
+        self.answer(place, error)
+
     def landed(
         self, place: int, request_id: str, result: Landed | Verdicts | RaftbatchError
     ) -> None:
         """Answer one by what became of its Admit."""
         if isinstance(result, RaftbatchError):
-            self.answer(place, result)
+            self.refuse(place, result)
             return
         if isinstance(result, Verdicts):
             raise Invariant("a request landed in columns")
@@ -358,8 +399,7 @@ class _Submitting:
             case Verdict.KNOWN | Verdict.ENDED:
                 self.answer(place, Ticket(request_id, result.value))
             case verdict:
-                error = error_of(verdict, result.message, result.retry_after_ms)
-                self.answer(place, error)
+                self.refuse(place, error_of(verdict, result.message, result.retry_after_ms))
 
     async def all_answered(self) -> list[Answer]:
         """Return all, once they are there."""

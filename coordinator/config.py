@@ -52,7 +52,7 @@ _RETENTION = RetentionLimits(
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds of a node's client port, and of its end.
+    """Bounds of a node's client port, of its HTTP port, and of its end.
 
     Attributes:
         message_bytes_max: largest message of a client. Must hold the largest entry.
@@ -65,6 +65,9 @@ class ServerLimits:
             them; one more is refused at once.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
+        http_connections_max: of the HTTP port; one more ends the oldest. Each serves one request.
+        http_request_ms_max: how long such a connection may take in all, to ask and to read.
+        http_request_bytes_max: what may come over it.
         transfer_ms_max: how long a leader that is told to stop tries to hand over.
         drain_ms_max: how long answers that are under way are waited for then.
         stop_ms_max: how long the whole stop may take before the process ends
@@ -79,6 +82,9 @@ class ServerLimits:
     streams_max: int = 64
     calls_max: int = 4000
     connections_max: int = 1000
+    http_connections_max: int = 64
+    http_request_ms_max: int = 5_000
+    http_request_bytes_max: int = 16 << 10
     transfer_ms_max: int = 2_000
     drain_ms_max: int = 2_000
     stop_ms_max: int = 10_000
@@ -110,6 +116,11 @@ class SessionLimits:
         in_flight_max: what one session may have under way; more is refused, and said so.
         unread_bytes_max: answers that a client has not read yet, in bytes; one that lets more
             pile up is cut off.
+        forward_requests_max: what all clients together may have on its way to the leader through
+            this node; more is refused.
+        forward_bytes_max: the same, in bytes.
+        forward_ms_max: how long something is on its way there at most, with all tries, before the
+            client is told that nobody took it, or that nobody knows.
 
     Raises:
         ValueError: one is below 1.
@@ -119,6 +130,9 @@ class SessionLimits:
     taking_bytes_max: int = 64 << 20
     in_flight_max: int = 16_384
     unread_bytes_max: int = 64 << 20
+    forward_requests_max: int = 16_384
+    forward_bytes_max: int = 64 << 20
+    forward_ms_max: int = 10_000
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):

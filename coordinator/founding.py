@@ -35,6 +35,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from coordinator.note import Note, Plan
+from coordinator.raft.about import NOTHING, About
 from coordinator.raft.greeting import (
     TOKEN_BYTES,
     Adopt,
@@ -73,6 +74,7 @@ class Founding:
         keep: writes a note durably, or raises `Fatal`.
         create: makes the data directory durably, or raises `Fatal`.
         draw: the source of tokens and ids.
+        about: what its configuration says that theirs must say too.
 
     Attributes:
         born: whose directory was made; None before.
@@ -92,9 +94,11 @@ class Founding:
         keep: Callable[[Note], None],
         create: Callable[[Identity], None],
         draw: Draw,
+        about: About = NOTHING,
     ) -> None:
         self.node_id = node_id
         self.founders = founders
+        self._about = about
         self.born: Identity | None = None
         self.outcast = ""
         self.waiting: dict[NodeId, str] = {}
@@ -155,13 +159,13 @@ class Founding:
     def _answer_ask(self, ask: Ask) -> Reply:
         if self.born is not None:
             return born(self.born)
-        if stranger := self._refuse_stranger(ask.node_id, ask.founders):
+        if stranger := self._refuse_stranger(ask):
             return stranger
         if ask.node_id == self.founder and not self.is_founder and ask.token != self._note.asker:
             self.is_curious = True
             text = f"{self.node_id} has not heard from {self.founder} yet"
             return refused(NoLeader.slug, text)
-        return Empty(self.node_id, self._note.token, self.founders)
+        return Empty(self.node_id, self._note.token, self.founders, self._about)
 
     def _learn_founder(self, token: bytes) -> None:
         """Take in the founder's token; under another one before it, this node's is told anew."""
@@ -176,7 +180,7 @@ class Founding:
     def _answer_adopt(self, adopt: Adopt) -> Reply:
         if self.born is not None:
             return adopted(self.born, adopt)
-        if stranger := self._refuse_stranger(adopt.node_id, adopt.founders):
+        if stranger := self._refuse_stranger(adopt):
             return stranger
         if adopt.node_id != self.founder or self.is_founder:
             text = f"{self.node_id} is adopted by {self.founder} alone, not by {adopt.node_id}"
@@ -192,31 +196,36 @@ class Founding:
         self.born = identity
         return Adopted(self.node_id)
 
-    def _refuse_stranger(self, node: NodeId, founders: Membership) -> Refused | None:
+    def _refuse_stranger(self, asked: Ask | Adopt) -> Refused | None:
         """Refuse whoever means to found another cluster than this node."""
-        if founders != self.founders:
-            text = (
-                f"{self.node_id} has another configuration file than {node}: "
-                f"{difference(self.founders, founders)}. All founders need the same"
-            )
-            return refused(InvalidRequest.slug, text)
+        node = asked.node_id
+        if other := self._other_file(node, asked.founders, asked.about):
+            text = f"{self.node_id} has another configuration file than {node}: {other}"
+            return refused(InvalidRequest.slug, f"{text}. All founders need the same")
         if node not in self.founders.voters:
             text = f"{node} is not in the configuration file of {self.node_id}"
             return refused(InvalidRequest.slug, text)
         return None
 
+    def _other_file(self, node: NodeId, founders: Membership, about: About) -> str:
+        """Say how the file of a node differs from this one's; empty where it does not."""
+        if founders != self.founders:
+            return difference(self.founders, founders)
+        found = self._about.differences(about)
+        return "; ".join(each.text(self.node_id, node) for each in found)
+
     # What this node asks.
 
     def question(self) -> Ask:
         """Return what to ask the others while there is no plan."""
-        return Ask(self.node_id, self._note.token, self.founders)
+        return Ask(self.node_id, self._note.token, self.founders, self._about)
 
     def orders(self) -> dict[NodeId, Adopt]:
         """Return whom the founder has still to tell of its plan."""
         plan = self._note.plan
         assert plan is not None
         return {
-            node: Adopt(self.node_id, plan.cluster_id, token, self.founders)
+            node: Adopt(self.node_id, plan.cluster_id, token, self.founders, self._about)
             for node, token in plan.tokens
             if node not in self._settled
         }
@@ -303,10 +312,9 @@ class Founding:
         match reply:
             case Empty(node_id=who) if who != node:
                 return f"{who} answers at its address"
-            case Empty(founders=others) if others != self.founders:
-                return f"it has another configuration file: {difference(others, self.founders)}"
             case Empty():
-                return ""
+                other = self._other_file(node, reply.founders, reply.about)
+                return f"it has another configuration file: {other}" if other else ""
             case Refused(text=text):
                 return text
             case str():
@@ -318,6 +326,8 @@ class Founding:
         """Say why a node that is no founder waits for the one who is."""
         match reply:
             case Empty():
+                if other := self._other_file(self.founder, reply.founders, reply.about):
+                    return f"it has another configuration file: {other}"
                 return "it waits for others, or is about to tell this node"
             case Refused(text=text):
                 return text

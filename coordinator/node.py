@@ -15,11 +15,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from coordinator.access import Access
 from coordinator.api import Api, Standing
 from coordinator.config import NodeConfig
+from coordinator.core.state import State
 from coordinator.founding import adopted, born
+from coordinator.loads import Load
 from coordinator.opaque import OpaqueReplica
 from coordinator.overview import Overview, overview
+from coordinator.raft.about import About
+from coordinator.raft.acquaintance import PeerState
 from coordinator.raft.counters import Counters
 from coordinator.raft.greeting import Adopt, Ask, Join, Joined, Reply, Request, refused
 from coordinator.raft.log import ReplicatedLog
@@ -27,7 +32,6 @@ from coordinator.raft.membership import Member, Rank
 from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.standing import Role
-from coordinator.raft.transport import PeerState
 from coordinator.replica import Replica
 from coordinator.scheduler import Scheduler
 from raftbatch.errors import (
@@ -56,7 +60,7 @@ class MemberState:
 
     Attributes:
         member: the member.
-        client_address: where clients reach it, as far as the configuration says.
+        client_address: where clients reach it, as far as this node knows.
         progress: where this node leads, and it is another; else None.
     """
 
@@ -101,6 +105,8 @@ class Node:
         scheduler: from then on; never where the entries mean nothing.
         waiting: returns for whom a node that starts waits, and why.
         peers: returns how it stands with the other coordinators.
+        told: returns what a peer has said of itself; None where it has said nothing yet.
+        access: the roles of certificates.
         on_stopping: called once the node takes nothing new any more.
     """
 
@@ -113,6 +119,10 @@ class Node:
         self.scheduler: Scheduler | None = None
         self.waiting: Callable[[], Mapping[NodeId, str]] = dict
         self.peers: Callable[[], list[PeerState]] = list
+        self.told: Callable[[NodeId], About | None] = lambda _node: None
+        self.access = Access(
+            config.cluster, lambda: self.log.membership if self.log is not None else None
+        )
         self.on_stopping: list[Callable[[], None]] = []
 
     # What it is.
@@ -141,8 +151,17 @@ class Node:
             log.space.name.lower(),
             self._counts(),
             self.scheduler.api.standing() if self.scheduler is not None else None,
-            overview(self.replica.state) if isinstance(self.replica, Replica) else None,
+            overview(self.replica.state, self.loads())
+            if isinstance(self.replica, Replica)
+            else None,
         )
+
+    def loads(self) -> dict[str, Load]:
+        """Return what live executors have to do, by id; nothing where this node does not lead."""
+        scheduler, replica = self.scheduler, self.replica
+        if scheduler is None or not isinstance(replica, Replica) or not scheduler.leader.is_ready:
+            return {}
+        return scheduler.api.loads.of(replica.state.executors)
 
     def _counts(self) -> dict[str, int]:
         found = dict(self.counters.values)
@@ -165,9 +184,33 @@ class Node:
         )
 
     def client_address(self, node: str | None) -> str:
-        """Return where clients reach a node; empty where the configuration does not say."""
-        found = self.config.cluster.nodes.get(NodeId(node or ""))
+        """Return where clients reach a node: as it says itself, or else as the file has it.
+
+        Empty where nobody knows.
+        """
+        name = NodeId(node or "")
+        told = self.told(name)
+        if told is not None and told.client:
+            return told.client
+        found = self.config.cluster.nodes.get(name)
         return found.client if found else ""
+
+    def client_addresses(self) -> dict[NodeId, str]:
+        """Return where clients reach each member, and each node of the file, in their order."""
+        nodes = set(self.config.cluster.nodes)
+        if self.log is not None:
+            nodes |= {member.node_id for member in self.log.membership.members}
+        return {node: self.client_address(node) for node in sorted(nodes)}
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as far as this node knows, perhaps itself; empty: nobody."""
+        return "" if self.log is None else self.log.leader or ""
+
+    def watch_leader(self, told: Callable[[], None]) -> None:
+        """Call back whenever another leads, from when there is a log on."""
+        if self.log is not None:
+            self.log.watch(told)
 
     # What clients ask.
 
@@ -219,6 +262,27 @@ class Node:
         if self.scheduler is None:
             raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
         return self.scheduler.api
+
+    # What operators read.
+
+    def log_to_read(self) -> ReplicatedLog:
+        """Return the log.
+
+        Raises:
+            NoLeader, Draining: definite; the node starts, or stops.
+        """
+        return self._taking()
+
+    def state_to_read(self) -> State:
+        """Return the scheduler's state, by what this node has applied.
+
+        Raises:
+            NoLeader, InvalidRequest: definite; there is none yet, or never.
+        """
+        self._opened()
+        if not isinstance(self.replica, Replica):
+            raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
+        return self.replica.state
 
     # What operators ask; each raises what `ReplicatedLog` says, and `Draining` while it stops.
 

@@ -74,6 +74,7 @@ class Scheduler:
         self.leader = Leader(clock, log, replica, self.log_clock, config.leader, founding)
         self._feed = Feed(replica, node, config.feed)
         self.api = Api(replica, self.leader, log, self._feed, node, config.api)
+        self.api.loads.fresh_s = 2 * config.leader.lease_ms / 1000
         replica.listeners += [self.log_clock, self.leader, self._feed, self.api]
 
     def drain(self) -> None:

@@ -1,7 +1,7 @@
 """The composition root of a coordinator: everything is made, begun and ended here.
 
     1. the peer port, so that a port in use is found before anything is touched
-    2. the client port, which answers `status` from then on
+    2. the client port, which answers `status` from then on, and the HTTP port
     3. founding or joining, if the data directory is empty
     4. the log, which reads the journal, and the transport to the other nodes
     5. until a signal, or a failure: serving
@@ -23,9 +23,9 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import grpc
-
+from coordinator.about import about_founding, about_running
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
 from coordinator.node import Node, Phase
@@ -37,7 +37,7 @@ from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership
 from coordinator.raft.transport import Transport
 from coordinator.replica import Replica
-from coordinator.rpc.port import ClientPort
+from coordinator.rpc.port import ClientPort, Credentials
 from coordinator.scheduler import Scheduler
 from coordinator.starting import Mode, Starting
 from raftbatch.errors import CannotStart, Fatal, RaftbatchError
@@ -45,6 +45,9 @@ from raftbatch.ids import Identity, NodeId
 from raftbatch.logs import fields
 from raftbatch.records import Entry
 from raftbatch.world import TLS, Process, World
+
+if TYPE_CHECKING:
+    from coordinator.rpc.http import HttpPort
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +63,7 @@ class Server:
         process: how it is told to stop.
         config: what the node is told.
         mode: what to do with an empty data directory.
-        tls: certificates for the peer port; None for none.
+        tls: certificates for the peer port and the HTTP port; None for none.
         credentials: the same for the client port.
     """
 
@@ -71,7 +74,7 @@ class Server:
         config: NodeConfig,
         mode: Mode,
         tls: TLS | None,
-        credentials: grpc.ServerCredentials | None,
+        credentials: Credentials | None,
     ) -> None:
         self._world = world
         self._process = process
@@ -81,6 +84,7 @@ class Server:
         self._counters = Counters()
         self._node = Node(config, self._counters)
         self._port = ClientPort(self._node, credentials)
+        self._http = _http_port(self._node, world, tls)
         self._door = Door(
             world.network,
             config.addresses.peer_listen,
@@ -89,6 +93,7 @@ class Server:
             self._counters,
             insecure=config.cluster.is_insecure,
         )
+        self._door.why_no_peer = self._node.access.why_no_peer
         self._transport: Transport | None = None
         self._stopped: asyncio.Future[str] | None = None
 
@@ -103,6 +108,8 @@ class Server:
         try:
             await self._door.open()
             await self._port.open()
+            if self._http is not None:
+                await self._http.open()
             if await self._start():
                 self._open_log()
                 await self._serve()
@@ -124,6 +131,7 @@ class Server:
             self._mode,
             self._ask,
             _tell,
+            about_founding(config),
         )
         self._node.waiting = lambda: starting.waiting
         self._door.on_request = starting.answer
@@ -144,7 +152,13 @@ class Server:
 
     async def _ask(self, address: str, question: Request, node: NodeId | None) -> Reply:
         return await request(
-            self._world.network, address, self._tls, question, REQUEST_S, node=node
+            self._world.network,
+            address,
+            self._tls,
+            question,
+            REQUEST_S,
+            node=node,
+            why_no_peer=self._node.access.why_no_peer,
         )
 
     def _open_log(self) -> None:
@@ -167,6 +181,7 @@ class Server:
             seeds,
             config.transport,
             self._counters,
+            about_running(config),
         )
         log = ReplicatedLog(
             world,
@@ -184,7 +199,10 @@ class Server:
                 world, config.data_dir, log, replica, config.scheduler, config.founding
             )
             replica.listeners.append(_Freezing(log.last_index))
+        if self._http is not None:
+            self._http.opened(log)
         self._node.peers = lambda: transport.states
+        self._node.told = transport.acquaintance.of
         self._door.on_request = self._node.answer
         # What was made so far lives as long as the process: the collector need not look again.
         gc.collect()
@@ -199,6 +217,7 @@ class Server:
                 cluster=identity.cluster_id,
                 peer=self._door.address,
                 client=config.addresses.client_listen,
+                http=config.addresses.http_listen,
                 applied=log.applied,
             ),
         )
@@ -257,6 +276,8 @@ class Server:
         if self._node.log is not None:
             await self._sync(self._node.log, drained)
             self._node.log.close()
+        if self._http is not None:  # to the end it says that this node is not ready
+            await self._http.close()
         await self._door.close()
         if self._stopped is not None and self._stopped.done() and not self._stopped.cancelled():
             self._stopped.exception()  # it was raised already, or comes too late to matter
@@ -274,6 +295,24 @@ class Server:
         """Let nothing keep the process alive from now on."""
         stop_ms = self._config.server.stop_ms_max
         self._process.end_within(stop_ms, f"stopping took more than {stop_ms} ms")
+
+
+def _http_port(node: Node, world: World, tls: TLS | None) -> HttpPort | None:
+    """Return the HTTP port, where the file names one; a node without it needs no aiohttp.
+
+    Raises:
+        CannotStart: aiohttp is not installed.
+    """
+    if not node.config.addresses.http:
+        return None
+    try:
+        from coordinator.rpc.http import HttpPort
+    except ModuleNotFoundError as error:
+        raise CannotStart(
+            f"nodes.{node.config.node_id}.http names an HTTP port, which needs {error.name}, and "
+            "that is not installed: pip install 'raftbatch[http]', or take http out of the file"
+        ) from None
+    return HttpPort(node, world, tls)
 
 
 class _Freezing:

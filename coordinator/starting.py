@@ -17,6 +17,7 @@ from enum import Enum
 
 from coordinator.founding import Founding, adopted, born
 from coordinator.note import NAME, TEMPORARY, Note, Notes
+from coordinator.raft.about import NOTHING, About
 from coordinator.raft.datadir import DataDirectory, claim, journal_directory
 from coordinator.raft.failures import disk_errors
 from coordinator.raft.greeting import (
@@ -85,6 +86,7 @@ class Starting:
         mode: the operator's flag.
         request: asks another node.
         tell: told what happens.
+        about: what its configuration says that the other founders' must say too.
 
     Attributes:
         waiting: for whom it waits, and why, by id; for whoever shows the node's status.
@@ -100,6 +102,7 @@ class Starting:
         mode: Mode,
         request: Requester,
         tell: Tell,
+        about: About = NOTHING,
     ) -> None:
         self.waiting: dict[NodeId, str] = {}
         self._world = world
@@ -110,6 +113,7 @@ class Starting:
         self._mode = mode
         self._request = request
         self._tell = tell
+        self._about = about
         self._notes = Notes(world.files, directory)
         self._founding: Founding | None = None
         self._joined: Identity | None = None
@@ -176,6 +180,7 @@ class Starting:
             self._notes.write,
             lambda identity: self._create(identity, self._founders),
             draw,
+            self._about,
         )
         self._tell("founding.begun", {"founder": founding.founder})
         while True:

@@ -20,8 +20,9 @@ import grpc.aio
 
 from executor.core.pieces import Joiner
 from raftbatch.backoff import backoff_s
-from raftbatch.errors import TRAILER
+from raftbatch.handshakes import explain
 from raftbatch.logs import fields
+from raftbatch.trailers import Said, said_by, said_in
 from raftbatch.v1 import dispatch_pb2 as pb
 from raftbatch.v1 import error_pb2, gateway_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
@@ -145,8 +146,9 @@ class Link:
         self._order = list(addresses.values())
         self._entropy = entropy
         self._credentials = credentials
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._stubs: dict[str, DispatchStub] = {}
+        # By the address, and by the name that its certificate is held against.
+        self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
+        self._stubs: dict[tuple[str, str], DispatchStub] = {}
         first = entropy.random_bytes(1)[0] % len(self._order)
         self._leader = self._order[first]
         self._asked = self._leader
@@ -169,9 +171,10 @@ class Link:
     async def learn(self) -> None:
         """Ask which nodes there are by now: those of a file may be gone one day."""
         for address in [self._leader, *self._order]:
-            self._stub(address)
+            if self._credentials is not None and address not in self._nodes:
+                continue  # its certificate could be held against no name
             try:
-                stub = GatewayStub(self._channels[address])
+                stub = GatewayStub(self._channel(address))
                 reply: gateway_pb2.NodesReply = await stub.Nodes(
                     gateway_pb2.NodesRequest(), timeout=_CALL_S
                 )
@@ -203,6 +206,8 @@ class Link:
         until = None if limit_s is None else loop.time() + limit_s
         pauses, hops = self.pauses(), 0
         while True:
+            if self._credentials is not None and self._leader not in self._nodes:
+                await self.learn()  # the name that its certificate bears
             address = self._leader
             try:
                 found = await call(self._stub(address), call_s)
@@ -292,16 +297,22 @@ class Link:
         return self._order[place % len(self._order)]
 
     def _stub(self, address: str) -> DispatchStub:
-        found = self._stubs.get(address)
+        key = address, self._nodes.get(address, "")
+        found = self._stubs.get(key)
         if found is None:
-            channel = self._channels[address] = self._channel(address)
-            found = self._stubs[address] = DispatchStub(channel)
+            found = self._stubs[key] = DispatchStub(self._channel(address))
         return found
 
     def _channel(self, address: str) -> grpc.aio.Channel:
+        node = self._nodes.get(address, "")
+        found = self._channels.get((address, node))
+        if found is None:
+            found = self._channels[address, node] = self._opened(address, node)
+        return found
+
+    def _opened(self, address: str, node: str) -> grpc.aio.Channel:
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
-        node = self._nodes.get(address)
         # A certificate names the node, not the machine it happens to run on.
         named = [("grpc.ssl_target_name_override", node)] if node else []
         return grpc.aio.secure_channel(address, self._credentials, options=[*_OPTIONS, *named])
@@ -309,12 +320,16 @@ class Link:
 
 def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
     """Return what a node said, from its trailer; without one the call broke."""
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER and isinstance(value, bytes):
-            return told(error_pb2.Error.FromString(value))
-    return Trouble("", error.details() or error.code().name)
+    said = said_by(error.trailing_metadata())
+    if said is None:
+        return Trouble("", explain(error.details() or error.code().name))
+    return _trouble(said)
 
 
 def told(error: error_pb2.Error) -> Trouble:
     """Return an error as it stands in a message."""
-    return Trouble(error.slug, error.message, error.leader, error.retry_after_ms, error.definite)
+    return _trouble(said_in(error))
+
+
+def _trouble(said: Said) -> Trouble:
+    return Trouble(said.slug, said.message, said.leader, said.retry_after_ms, said.definite)

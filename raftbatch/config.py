@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId, is_address, is_loopback, is_node_id
+from raftbatch.roles import NOBODY, Role, Roles
 from raftbatch.world import Files
 
 FILE_BYTES_MAX = 1 << 20
@@ -28,6 +29,14 @@ FILE_BYTES_MAX = 1 << 20
 
 NODE = "{node}"
 """Stands in a path for the node's name."""
+
+EXECUTOR = "{executor}"
+"""Stands in a path for the executor's id."""
+
+CLUSTER_NAME_BYTES_MAX = 128
+
+_TLS = ("ca", "cert", "key", "operator_cert", "operator_key", "executor_cert", "executor_key")
+_ADDRESSES = ("peer", "client", "http", "peer_listen", "client_listen", "http_listen")
 
 CLIENT_TABLES = ("cluster", "nodes", "tls")
 SCHEDULER_TABLES = ("leader", "api", "feed", "sessions", "policy", "models")
@@ -135,6 +144,8 @@ class NodeAddresses:
         peer_listen: where it listens for the former; `peer` unless told otherwise.
         client_listen: where it listens for the latter.
         data_dir: where it keeps its data; empty: as `[storage]` says for all.
+        http: where HTTP is served; empty: nowhere.
+        http_listen: where it listens for that; `http` unless told otherwise.
     """
 
     peer: str
@@ -142,6 +153,8 @@ class NodeAddresses:
     peer_listen: str
     client_listen: str
     data_dir: str = ""
+    http: str = ""
+    http_listen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +180,12 @@ class ClusterFile:
         path: the file.
         name: of the cluster, for people; nothing is derived from it.
         nodes: all nodes, in the order of their ids.
-        is_secure: whether both ports speak TLS.
+        is_secure: whether all ports speak TLS.
         is_insecure: whether they may do without it on a network that is trusted.
         tls: the table, for `certificates` and `operator`.
         rest: tables of the coordinator alone, not looked at yet.
         is_opaque: whether the entries mean nothing; see `OPAQUE`.
+        roles: which certificates have a role by their names alone.
     """
 
     path: str
@@ -182,6 +196,7 @@ class ClusterFile:
     tls: Table
     rest: dict[str, Table]
     is_opaque: bool = False
+    roles: Roles = NOBODY
 
     def node(self, name: str) -> NodeAddresses:
         """Return a node's addresses.
@@ -214,6 +229,18 @@ class ClusterFile:
         keys = ("operator_cert", "operator_key")
         return Certificates(self.tls.file("ca"), *(self.tls.file(key) for key in keys))
 
+    def executor(self, name: str) -> Certificates | None:
+        """Return the certificates of an executor; None without TLS.
+
+        Raises:
+            InvalidRequest: the file names none.
+        """
+        if not self.is_secure:
+            return None
+        keys = ("executor_cert", "executor_key")
+        files = (self.tls.file(key).replace(EXECUTOR, name) for key in keys)
+        return Certificates(self.tls.file("ca"), *files)
+
 
 def load(files: Files, path: str) -> ClusterFile:
     """Read a configuration file.
@@ -230,7 +257,7 @@ def load(files: Files, path: str) -> ClusterFile:
     if replica not in (SCHEDULER, OPAQUE):
         raise cluster.wrong("replica", f"is {replica!r}: it is {SCHEDULER!r} or {OPAQUE!r}")
     tls = top.table("tls")
-    tls.check_known(("ca", "cert", "key", "operator_cert", "operator_key", "insecure"))
+    tls.check_known((*_TLS, "roles", "insecure"))
     is_insecure = tls.flag("insecure", default=False)
     is_secure = any(key != "insecure" for key in tls.values)
     if is_secure and is_insecure:
@@ -240,15 +267,30 @@ def load(files: Files, path: str) -> ClusterFile:
     nodes = _nodes(top.table("nodes"), is_plain=not is_secure and not is_insecure)
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")
+    if len(name.encode()) > CLUSTER_NAME_BYTES_MAX or not name.isprintable():
+        raise cluster.wrong("name", f"is no name: {CLUSTER_NAME_BYTES_MAX} printable bytes at most")
     is_opaque = replica == OPAQUE
-    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque)
+    roles = _roles(tls.table("roles"))
+    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque, roles)
 
 
 def _check_certificates(tls: Table) -> None:
     for key in ("ca", "cert", "key"):
         tls.text(key)
-    if ("operator_cert" in tls.values) != ("operator_key" in tls.values):
-        raise tls.wrong("", "operator_cert and operator_key are named together or not at all")
+    for who in ("operator", "executor"):
+        if (f"{who}_cert" in tls.values) != (f"{who}_key" in tls.values):
+            raise tls.wrong("", f"{who}_cert and {who}_key are named together or not at all")
+
+
+def _roles(table: Table) -> Roles:
+    table.check_known(each.value for each in Role)
+    names: dict[Role, frozenset[str]] = {}
+    for role in Role:
+        found = table.values.get(role.value, [])
+        if not isinstance(found, list) or any(not isinstance(each, str) for each in found):
+            raise table.wrong(role.value, f"is {found!r}, which is no list of names")
+        names[role] = frozenset(found)
+    return Roles(names)
 
 
 def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
@@ -264,13 +306,15 @@ def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
             )
         of_node = table.table(name)
         nodes[NodeId(name)] = found = _node(of_node)
-        for key, address in (("peer", found.peer), ("client", found.client)):
+        for key in ("peer", "client", "http"):
+            address = getattr(found, key)
             if address in taken:
                 raise of_node.wrong(key, f"is {address}, as {taken[address]} is already")
-            taken[address] = f"{of_node.name}.{key}"
-        for key in ("peer", "client", "peer_listen", "client_listen"):
+            if address:
+                taken[address] = f"{of_node.name}.{key}"
+        for key in _ADDRESSES:
             address = getattr(found, key)
-            if is_plain and not is_loopback(address):
+            if is_plain and address and not is_loopback(address):
                 raise of_node.wrong(
                     key,
                     f"is {address}, which other machines reach, but there is no [tls]: name "
@@ -282,14 +326,19 @@ def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
 
 
 def _node(table: Table) -> NodeAddresses:
-    table.check_known(("peer", "client", "peer_listen", "client_listen", "data_dir"))
+    table.check_known((*_ADDRESSES, "data_dir"))
     peer, client = _advertised(table, "peer"), _advertised(table, "client")
+    http = _advertised(table, "http") if "http" in table.values else ""
+    if "http_listen" in table.values and not http:
+        raise table.wrong("http_listen", "is given, but not http: where others reach it")
     return NodeAddresses(
         peer,
         client,
         _address(table, "peer_listen", peer),
         _address(table, "client_listen", client),
         table.file("data_dir") if "data_dir" in table.values else "",
+        http,
+        _address(table, "http_listen", http) if http else "",
     )
 
 

@@ -52,16 +52,16 @@ def is_cluster_id(text: str) -> bool:
     return _CLUSTER_ID.fullmatch(text) is not None
 
 
-def make_request_id(at_ms: int, tail: bytes) -> str:
+def make_request_id(at_ms: int, tail: str) -> str:
     """Return a request id: 32 hexadecimal digits, 48 bits of time and 80 of chance.
 
     Ids sort as the milliseconds in which they were made. Total. Deterministic.
 
     Args:
         at_ms: wall time, from 1970.
-        tail: `REQUEST_ID_TAIL_BYTES` random bytes.
+        tail: `REQUEST_ID_TAIL_BYTES` random bytes, in hexadecimal digits.
     """
-    return f"{at_ms & 0xFFFF_FFFF_FFFF:012x}{tail.hex()}"
+    return f"{at_ms & 0xFFFF_FFFF_FFFF:012x}{tail}"
 
 
 @dataclass(frozen=True, slots=True)

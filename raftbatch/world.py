@@ -15,6 +15,7 @@ Source: docs/ARCHITECTURE.md, "One harness, two worlds".
 
 from __future__ import annotations
 
+from asyncio import Protocol as AnyProtocol
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal, Protocol, TypeVar
@@ -248,6 +249,11 @@ class Connection(Protocol):
         """The common name of the verified certificate of the other end; None without TLS."""
         ...
 
+    @property
+    def certificate_uris(self) -> Sequence[str]:
+        """The URIs among the alternative names of that certificate; none without TLS."""
+        ...
+
     async def read(self, length_max: int) -> bytes:
         """Return 1 to `length_max` bytes as they arrive; `b""` once the other end has closed.
 
@@ -327,6 +333,12 @@ class Network(Protocol):
         Raises:
             OSError: the address is in use, not ours, or does not resolve.
         """
+        ...
+
+    async def serve(
+        self, address: str, protocol: Callable[[], AnyProtocol], tls: TLS | None
+    ) -> Listener:
+        """Listen as above, for a library that brings its own protocols, one a connection."""
         ...
 
     async def connect(self, address: str, tls: TLS | None) -> Connection:

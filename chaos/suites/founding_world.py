@@ -18,6 +18,7 @@ from chaos.suites.journal_run import LIMITS
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.names import Directory, find
 from chaos.worlds.sim import Machine, SimNode
+from coordinator.raft.about import NOTHING, About
 from coordinator.raft.datadir import DataDirectory, StorageLimits
 from coordinator.raft.greeting import Join, Joined, Reply, Request
 from coordinator.raft.membership import Membership
@@ -74,6 +75,7 @@ class Seat:
         disk: how many disks it has had.
         founders: the members in its own configuration.
         mode: its flag.
+        about: what else its configuration says that the others' must say too.
         starting: what runs; None where nothing does.
         is_serving: whether its directory is a node's, and the process runs on.
         waited: what was last told of whom it waits for.
@@ -83,6 +85,7 @@ class Seat:
     machine: Machine
     founders: Membership
     mode: Mode = Mode.BOOTSTRAP
+    about: About = NOTHING
     disk: int = 1
     starting: Starting | None = None
     is_serving: bool = False
@@ -200,7 +203,9 @@ class FoundingWorld:
 
         world.entropy.random_bytes = drawn  # type: ignore[method-assign]
         try:
-            starting = Starting(world, DIRECTORY, node, seat.founders, create, seat.mode, ask, tell)
+            starting = Starting(
+                world, DIRECTORY, node, seat.founders, create, seat.mode, ask, tell, seat.about
+            )
         except Fatal as error:
             seat.failure = error
             self._witness.ended(node, error)

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from coordinator.raft.about import About
 from coordinator.raft.counters import Counters
 from coordinator.raft.door import exchange, other_certificate
 from coordinator.raft.greeting import Hello, Refused, Welcome
@@ -61,9 +62,10 @@ class Dialler:
         limits: bounds.
         counters: counts calls.
         refusals: told why there is no connection.
-        take: given a new connection and the incarnation of its other end; raises
+        take: given a new connection and what its other end has said; raises
             `NotThis`, or returns what is done when the connection has ended.
         outcast: told why the other end refuses this life of this node for ever.
+        about: what this node says of itself.
     """
 
     def __init__(
@@ -78,13 +80,15 @@ class Dialler:
         limits: TransportLimits,
         counters: Counters,
         refusals: Refusals,
-        take: Callable[[Connection, int], asyncio.Future[None]],
+        take: Callable[[Connection, Welcome], asyncio.Future[None]],
         outcast: Callable[[str], None],
+        about: About,
     ) -> None:
         self._network = network
         self._clock = clock
         self._entropy = entropy
-        self._hello = Hello(identity.cluster_id, identity.node_id, identity.incarnation, peer)
+        own = identity
+        self._hello = Hello(own.cluster_id, own.node_id, own.incarnation, peer, about)
         self._peer = peer
         self._address = address
         self._tls = tls
@@ -179,8 +183,8 @@ class Dialler:
             if connection is not None:
                 connection.abort()
 
-    def _checked(self, answer: object, connection: Connection, address: str) -> int:
-        """Return the incarnation of the node that answered, if it is the one that was meant."""
+    def _checked(self, answer: object, connection: Connection, address: str) -> Welcome:
+        """Return what the node says that answered, if it is the one that was meant."""
         if self._tls is not None and connection.certificate_name != self._peer:
             text = other_certificate(connection.certificate_name, self._peer)
             raise NotThis("other_certificate", f"{address}: {text}")
@@ -193,7 +197,7 @@ class Dialler:
         if answer.node_id != self._peer:
             text = f"{self._peer} was called at {address}, and {answer.node_id} is there"
             raise NotThis("other_node", text)
-        return answer.incarnation
+        return answer
 
 
 def _text(error: OSError) -> str:

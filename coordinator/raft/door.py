@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from coordinator.raft import greeting
 from coordinator.raft.counters import Counters
@@ -58,6 +58,9 @@ OnHello = Callable[[Hello, Connection], Refused | None]
 OnRequest = Callable[[Request, str | None], Awaitable[Reply]]
 """Answers a question of the node with that certificate name (None: no TLS)."""
 
+WhyNoPeer = Callable[[str | None, Sequence[str]], RaftbatchError | None]
+"""Returns why a certificate of that name and those URIs is no coordinator's; None if it is."""
+
 _ANSWERS: dict[type[Request], tuple[type[Reply], ...]] = {
     Ask: (Empty, Born, Refused),
     Adopt: (Adopted, Born, Refused),
@@ -86,6 +89,7 @@ class Door:
         on_hello: see `OnHello`. None: a peer is told to try again.
         on_request: see `OnRequest`. None: the same.
         refusals: who was refused here, and why.
+        why_no_peer: see `WhyNoPeer`; asked where there is TLS.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class Door:
         self.on_hello: OnHello | None = None
         self.on_request: OnRequest | None = None
         self.refusals = Refusals()
+        self.why_no_peer: WhyNoPeer = lambda _name, _uris: None
         self._network = network
         self._listen = listen
         self._tls = tls
@@ -208,6 +213,12 @@ class Door:
             self.refusals.note(certificate or connection.peer, "other_certificate", text)
             connection.write(greeting.encode(refused("unauthenticated", text)))
             return None
+        why = self.why_no_peer(certificate, connection.certificate_uris)
+        if self._tls is not None and why is not None:
+            self._counters.add("door.no_peer")
+            self.refusals.note(first.node_id, why.slug, why.message)
+            connection.write(greeting.encode(refused(why.slug, why.message)))
+            return None
         return first
 
     def _greet(self, hello: Hello, connection: Connection) -> bool:
@@ -253,6 +264,7 @@ async def request(
     timeout_s: float,
     *,
     node: NodeId | None = None,
+    why_no_peer: WhyNoPeer | None = None,
 ) -> Reply:
     """Ask a question of the coordinator at an address; return its answer.
 
@@ -263,6 +275,7 @@ async def request(
         message: the question.
         timeout_s: how long all of it may take, in seconds.
         node: whose certificate is expected there; None: of any node of the cluster.
+        why_no_peer: judges that one, before anything is asked of it.
 
     Raises:
         OSError: there is no answer, and the question may have been taken in all
@@ -272,6 +285,10 @@ async def request(
     async with asyncio.timeout(timeout_s):
         connection = await network.connect(address, tls)
         try:
+            if tls is not None and node is None and why_no_peer is not None:
+                why = why_no_peer(connection.certificate_name, connection.certificate_uris)
+                if why is not None:
+                    raise ConnectionError(why.message)
             answer = await exchange(connection, message)
         finally:
             connection.close()

@@ -24,15 +24,20 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from coordinator.raft import membership
+from coordinator.raft import about, membership
+from coordinator.raft.about import NOTHING, About
 from coordinator.raft.membership import ADDRESS_BYTES_MAX, Membership, Rank
 from raftbatch.ids import ClusterId, NodeId, is_cluster_id, is_node_id
 
-VERSION = 1
-"""Of the protocol between coordinators; nodes of different ones refuse each other."""
+VERSION = 2
+"""Of the protocol between coordinators; nodes of different ones refuse each other.
+
+1: greetings said nothing of clients' addresses and of the file (`About`).
+"""
 
 GREETING_BYTES_MAX = 64 << 10
-"""No greeting is longer: 31 members with the longest names and addresses take under 13 KiB."""
+"""No greeting is longer: 31 members with the longest names and addresses take under 13 KiB, and
+what a node says of itself, at its longest, 23 KiB."""
 
 LENGTH = struct.Struct(">I")
 """What stands before a greeting."""
@@ -90,6 +95,7 @@ class Hello(_Greeting):
     node_id: NodeId
     incarnation: int
     to: NodeId
+    about: About = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,7 @@ class Welcome(_Greeting):
 
     node_id: NodeId
     incarnation: int
+    about: About = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,7 @@ class Ask(_Greeting):
     node_id: NodeId
     token: bytes
     founders: Membership
+    about: About = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,7 @@ class Empty(_Greeting):
     node_id: NodeId
     token: bytes
     founders: Membership
+    about: About = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +162,7 @@ class Adopt(_Greeting):
     cluster_id: ClusterId
     token: bytes
     founders: Membership
+    about: About = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +315,10 @@ def _check_founders(value: object) -> None:
     _require(bool(holds), value, "set of founders")
 
 
+def _check_about(value: object) -> None:
+    _require(isinstance(value, About), value, "word of a node about itself")
+
+
 def _check_rank(value: object) -> None:
     _require(isinstance(value, Rank) and value is not Rank.VOTER, value, "rank to join with")
 
@@ -319,6 +333,7 @@ _FORMS: dict[str, _Form] = {
     "address": _Form(_check_address),
     "leader": _Form(_check_hint),
     "Membership": _Form(_check_founders, membership.encode, membership.decode),
+    "About": _Form(_check_about, about.encode, about.decode),
     "Rank": _Form(_check_rank, int, Rank),
 }
 """By the name of the field where it is a text, else by that of its type."""

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator.raft import doubles, greeting
+from coordinator.raft.about import NOTHING, About
+from coordinator.raft.acquaintance import Acquaintance, PeerState
 from coordinator.raft.counters import Counters
 from coordinator.raft.dialing import CALLS_ALREADY, Dialler, NotThis
 from coordinator.raft.door import Door
@@ -85,30 +87,6 @@ class _Peer:
     doubted: Refusal | None
 
 
-@dataclass(frozen=True, slots=True)
-class PeerState:
-    """How it stands with a peer, for `raftbatch status`.
-
-    Attributes:
-        node_id: the peer.
-        address: where it is called, or would be; empty where that is unknown.
-        calls: whether this node is the one that keeps calling.
-        incarnation: which life of it is connected; 0: none is.
-        connected_ms: for how long, in ms.
-        queued_bytes: what it has not read yet.
-        refusal: the last reason why there was no connection, where there is none; or that there
-            seem to be two of that name.
-    """
-
-    node_id: NodeId
-    address: str
-    calls: bool
-    incarnation: int
-    connected_ms: int
-    queued_bytes: int
-    refusal: Refusal | None
-
-
 class Transport:
     """See the module's docstring.
 
@@ -120,6 +98,10 @@ class Transport:
         seeds: addresses of the configured coordinators, used while there is no membership.
         limits: bounds.
         counters: counts what happens.
+        about: what this node says of itself to its peers.
+
+    Attributes:
+        acquaintance: what they have said of themselves.
     """
 
     def __init__(
@@ -133,7 +115,9 @@ class Transport:
         seeds: Mapping[NodeId, str],
         limits: TransportLimits,
         counters: Counters,
+        about: About = NOTHING,
     ) -> None:
+        self.acquaintance = Acquaintance(identity.node_id, about, counters)
         self._network = network
         self._clock = clock
         self._entropy = entropy
@@ -219,6 +203,7 @@ class Transport:
             age_ns // 1_000_000 if link is not None else 0,
             link.queued_bytes if link is not None else 0,
             self.refusals.get(node) if peer is None or link is None else self._doubted(peer),
+            self.acquaintance.differs(node),
         )
 
     def _doubted(self, peer: _Peer) -> Refusal | None:
@@ -262,22 +247,23 @@ class Transport:
             self._limits,
             self._counters,
             self._door.refusals,
-            lambda connection, incarnation: self._reached(node, connection, incarnation),
+            lambda connection, welcome: self._reached(node, connection, welcome),
             lambda why: self._is_outcast(node, why),
+            self.acquaintance.about,
         )
 
     # Who comes, and who goes.
 
     def _reached(
-        self, node: NodeId, connection: Connection, incarnation: int
+        self, node: NodeId, connection: Connection, welcome: Welcome
     ) -> asyncio.Future[None]:
         """Take a connection that this node has dialled."""
         if self._handlers is None:
             raise NotThis("stopped", "this node stops")
-        why_not = self._handlers.admits(node, incarnation)
+        why_not = self._handlers.admits(node, welcome.incarnation)
         if why_not is not None:
             raise NotThis("stale_incarnation", why_not)
-        return self._connect(node, connection, incarnation)
+        return self._connect(node, connection, welcome)
 
     def _is_outcast(self, node: NodeId, why: str) -> None:
         if self._handlers is not None:
@@ -291,8 +277,9 @@ class Transport:
                 self._door.refusals.note(hello.node_id, answer.slug, answer.text)
             return answer
         own = self._identity
-        connection.write(greeting.encode(Welcome(own.node_id, own.incarnation)))
-        self._connect(hello.node_id, connection, hello.incarnation)
+        welcome = Welcome(own.node_id, own.incarnation, self.acquaintance.about)
+        connection.write(greeting.encode(welcome))
+        self._connect(hello.node_id, connection, hello)
         return None
 
     def _judged(self, hello: Hello) -> Refused | None:
@@ -335,10 +322,12 @@ class Transport:
         return refused(CALLS_ALREADY, f"{text}{': ' + last.text if last is not None else ''}")
 
     def _connect(
-        self, node: NodeId, connection: Connection, incarnation: int
+        self, node: NodeId, connection: Connection, said: Hello | Welcome
     ) -> asyncio.Future[None]:
         """Make it the one connection to that node; return what is done when it has ended."""
         assert self._handlers is not None
+        incarnation = said.incarnation
+        self.acquaintance.met(node, said.about)
         old, doubted, now_ns = self._peers.get(node), None, self._clock.monotonic_ns()
         if old is not None:
             age_ms = (now_ns - old.since_ns) // 1_000_000
@@ -384,5 +373,6 @@ class Transport:
         """Tell the log, once."""
         if self._peers.get(node) is peer:
             del self._peers[node]
+            self.acquaintance.forget([*self._addresses(), *self._peers])
             if self._handlers is not None:
                 self._handlers.disconnected(node)

@@ -8,17 +8,19 @@ Source: proto/raftbatch/v1/gateway.proto.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import grpc.aio
 
 from coordinator.answers import Ticket, Waiting
 from coordinator.api import ApiConfig
+from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node
 from coordinator.rpc import values
 from coordinator.rpc.errors import abort, to_message
+from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.session import Session
 from raftbatch.errors import Fatal, Overloaded, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
@@ -27,6 +29,7 @@ T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 _RETRY_MS = 100
+_ANSWER_S = 0.05  # before a call's end: an answer that says what is not known comes in time
 
 
 class GatewayService:
@@ -34,10 +37,12 @@ class GatewayService:
 
     Args:
         node: who is asked.
+        forwarder: hands on what clients wish to be handed on.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, forwarder: Forwarder) -> None:
         self._node = node
+        self._forwarder = forwarder
         self._sessions = 0
         self._api_config: ApiConfig = node.config.scheduler.api
 
@@ -47,8 +52,9 @@ class GatewayService:
         """Take requests in."""
 
         async def submit() -> pb.SubmitReply:
-            submissions = [values.submission(request.tenant, each) for each in request.submissions]
-            answers = await self._node.api.submit(submissions)
+            answers = await self._submit(
+                request.tenant, request.submissions, request.forward, context
+            )
             return pb.SubmitReply(results=[self._submitted(each) for each in answers])
 
         return await self._answered(context, submit)
@@ -73,15 +79,15 @@ class GatewayService:
         """Take one request in, and wait for what becomes of it."""
 
         async def infer() -> pb.AwaitReply:
-            submission = values.submission(request.tenant, request.submission)
-            api = self._node.api
-            [answer] = await api.submit([submission])
+            api, tenant = self._node.api, request.tenant or values.DEFAULT_TENANT
+            [answer] = await self._submit(tenant, [request.submission], request.forward, context)
             if isinstance(answer, RaftbatchError):
                 raise answer
             try:
+                await api.find(tenant, answer.request_id, answer.index)
                 found = await api.outcome(
-                    submission.tenant,
-                    submission.request_id,
+                    tenant,
+                    answer.request_id,
                     index=answer.index,
                     timeout_ms=request.wait_ms or self._api_config.timeout_ms_max,
                 )
@@ -98,7 +104,12 @@ class GatewayService:
         address_of = self._node.client_address
 
         async def cancel() -> pb.CancelReply:
-            answers = await self._node.api.cancel(_names(request.tenant, request.request_ids))
+            answers: Sequence[Verdict | RaftbatchError]
+            names = _names(request.tenant, request.request_ids)
+            if self._forwarder.wants(request.forward):
+                answers = await self._forwarder.cancel(names, _time_left_s(context))
+            else:
+                answers = await self._node.api.cancel(names)
             return pb.CancelReply(
                 results=[values.cancel_result(each, address_of) for each in answers]
             )
@@ -112,8 +123,12 @@ class GatewayService:
         address_of = self._node.client_address
 
         async def acknowledge() -> pb.AcknowledgeReply:
+            answers: Sequence[Verdict | RaftbatchError]
             names = _names(request.tenant, request.request_ids)
-            answers = await self._node.api.acknowledge(names)
+            if self._forwarder.wants(request.forward):
+                answers = await self._forwarder.acknowledge(names, _time_left_s(context))
+            else:
+                answers = await self._node.api.acknowledge(names)
             return pb.AcknowledgeReply(
                 results=[values.acknowledge_result(each, address_of) for each in answers]
             )
@@ -137,7 +152,7 @@ class GatewayService:
         except RaftbatchError as error:
             await abort(context, error, self._node.client_address)
         self._sessions += 1
-        session = Session(self._node, api, limits)
+        session = Session(self._node, api, self._forwarder, limits)
         try:
             await session.serve(context)
             return
@@ -154,18 +169,13 @@ class GatewayService:
     ) -> pb.NodesReply:
         """Say who the nodes are, and where; in every phase of this one's life."""
         node = self._node
-        addresses = {name: each.client for name, each in node.config.cluster.nodes.items()}
-        leader = ""
-        if node.log is not None:
-            for member in node.log.membership.members:
-                addresses.setdefault(member.node_id, "")
-            leader = node.log.leader or ""
         return pb.NodesReply(
             nodes=[
-                pb.NodeAddress(node_id=name, address=addresses[name]) for name in sorted(addresses)
+                pb.NodeAddress(node_id=name, address=address)
+                for name, address in node.client_addresses().items()
             ],
             node_id=node.config.node_id,
-            leader_id=leader,
+            leader_id=(node.log.leader or "") if node.log is not None else "",
         )
 
     async def Models(  # noqa: N802
@@ -182,6 +192,16 @@ class GatewayService:
 
         return await self._answered(context, models)
 
+    async def _submit(
+        self, tenant: str, messages: Sequence[pb.Submission], forward: bool, context: Context
+    ) -> list[Ticket | RaftbatchError]:
+        """Have requests taken in, here or by whoever leads."""
+        if self._forwarder.wants(forward):
+            items = self._forwarder.prepared(tenant or values.DEFAULT_TENANT, messages)
+            return await self._forwarder.submit(items, _time_left_s(context))
+        submissions = [values.submission(tenant, each) for each in messages]
+        return await self._node.api.submit(submissions)
+
     def _submitted(self, answer: Ticket | RaftbatchError) -> pb.SubmitResult:
         if isinstance(answer, RaftbatchError):
             return pb.SubmitResult(error=to_message(answer, self._node.client_address))
@@ -193,6 +213,12 @@ class GatewayService:
             return await call()
         except (RaftbatchError, Fatal) as error:
             await abort(context, error, self._node.client_address)
+
+
+def _time_left_s(context: Context) -> float | None:
+    """Return how long the client waits yet, but for what the answer takes; None: it did not say."""
+    left_s: float | None = context.time_remaining()
+    return None if left_s is None else left_s - _ANSWER_S
 
 
 def _names(tenant: str, request_ids: Iterable[str]) -> list[tuple[str, str]]:

@@ -1,11 +1,12 @@
 """A session: one stream of a client, with many requests, and many answers, in each message.
 
-Whatever the client asks for has a number, and an `_Ask` from when it is read until
+Whatever the client asks for has a number, and an `Ask` from when it is read until
 its last answer is ready to be written. Answers come as the replica applies entries:
 they are only noted then, and leave together, all that are known when the message
 before has been handed over. So the more there is to say, the less each costs.
 
-    read -> _Ask -> api.submit, one task for some hundred -> ticket -> api.watch
+    read -> Ask -> api.submit, one task for some hundred -> ticket -> api.watch
+                   or the forwarder, where this node does not lead and the client wishes it
          -> outcome, on the loop as its entry is applied -> noted -> written
 
 Bounds: payloads on their way to the log, beyond which no more is read; what is under
@@ -20,20 +21,20 @@ gRPC runs, one that reads, and one for each group of requests that are being tak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
 import grpc.aio
 
 from coordinator.answers import Ticket
-from coordinator.api import Api
+from coordinator.api import Api, Name
 from coordinator.config import SessionLimits
 from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
 from coordinator.rpc import values
+from coordinator.rpc.asks import ASKS_MAX, Ask
+from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.outbox import Outbox
-from coordinator.submission import Submission
-from coordinator.waits import Wait
 from raftbatch.errors import (
     Draining,
     Fatal,
@@ -48,34 +49,10 @@ from raftbatch.v1 import gateway_pb2 as pb
 
 Context = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionReply]
 
-ASKS_MAX = 4096
-"""Of each kind, in one message."""
+_Submits = Callable[[], Awaitable[Sequence[Ticket | RaftbatchError]]]
 
 _A_TURN = 256  # requests taken in one turn of the loop: some milliseconds
 _RETRY_MS = 100
-
-
-class _Ask:
-    """Something that the client has asked for, and has no last answer to.
-
-    Attributes:
-        number: the client's.
-        tenant: whose request it is about, where it is about one.
-        request_id: of that.
-        index: of its ticket, where there is one.
-        want: what is wanted of a submission.
-        wait: for the outcome.
-    """
-
-    __slots__ = ("index", "number", "request_id", "tenant", "wait", "want")
-
-    def __init__(self, number: int, tenant: str = "", request_id: str = "", index: int = 0) -> None:
-        self.number = number
-        self.tenant = tenant
-        self.request_id = request_id
-        self.index = index
-        self.want: int | None = None  # it is no submission
-        self.wait: Wait | None = None
 
 
 class Session:
@@ -84,14 +61,16 @@ class Session:
     Args:
         node: whose it is.
         api: what is asked.
+        forwarder: hands on what the client wishes to be handed on.
         limits: bounds.
     """
 
-    def __init__(self, node: Node, api: Api, limits: SessionLimits) -> None:
+    def __init__(self, node: Node, api: Api, forwarder: Forwarder, limits: SessionLimits) -> None:
         self._node = node
         self._api = api
+        self._forwarder = forwarder
         self._limits = limits
-        self._asks: dict[int, _Ask] = {}
+        self._asks: dict[int, Ask] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._outbox = Outbox(node.client_address)
         self._changed = asyncio.Event()  # there is something to write, or an end to see
@@ -186,35 +165,47 @@ class Session:
             await self._take_submissions(tenant, request)
         if request.awaits:
             await self._take_awaits(tenant, request)
+        asked = self._forwarder if self._forwarder.wants(request.forward) else self._api
         for cancel in request.cancels:
             ask = self._ask(cancel.number)
             if ask is not None:
-                self._start(self._cancel(ask, _names(tenant, cancel.request_ids)), [ask])
+                self._start(self._cancel(ask, asked, _names(tenant, cancel.request_ids)), [ask])
         for each in request.acknowledgements:
             ask = self._ask(each.number)
             if ask is not None:
-                self._start(self._acknowledge(ask, _names(tenant, each.request_ids)), [ask])
+                self._start(self._acknowledge(ask, asked, _names(tenant, each.request_ids)), [ask])
 
     async def _take_submissions(self, tenant: str, request: pb.SessionRequest) -> None:
         messages = request.submissions
         for begin in range(0, len(messages), _A_TURN):
             if begin:
                 await asyncio.sleep(0)
-            asks: list[_Ask] = []
-            taken: list[Submission] = []
+            asks: list[Ask] = []
+            taken: list[pb.Submission] = []
             for message in messages[begin : begin + _A_TURN]:
                 ask = self._ask(message.number, tenant, message.request_id)
                 if ask is not None:
                     ask.want = message.want
                     asks.append(ask)
-                    taken.append(values.submission(tenant, message))
+                    taken.append(message)
             if asks:
-                size = sum([len(each.payload) + len(each.parameters) for each in taken])
+                size, call = self._taken(tenant, taken, request.forward)
                 self._taking(size)
-                self._start(self._submit(asks, taken, size), asks)
+                self._start(self._submit(asks, call, size), asks)
+
+    def _taken(
+        self, tenant: str, taken: list[pb.Submission], forward: bool
+    ) -> tuple[int, _Submits]:
+        """Return how many bytes requests are, and the call that takes them in."""
+        if self._forwarder.wants(forward):
+            items = self._forwarder.prepared(tenant, taken)
+            return sum([each.size for each in items]), partial(self._forwarder.submit, items)
+        submissions = [values.submission(tenant, each) for each in taken]
+        size = sum([len(each.payload) + len(each.parameters) for each in submissions])
+        return size, partial(self._api.submit, submissions)
 
     async def _take_awaits(self, tenant: str, request: pb.SessionRequest) -> None:
-        unknown: list[_Ask] = []
+        unknown: list[Ask] = []
         for count, message in enumerate(request.awaits, start=1):
             ask = self._ask(message.number, tenant, message.request_id, message.index)
             if ask is not None and not self._watch_if_known(ask):
@@ -222,13 +213,11 @@ class Session:
             if count % _A_TURN == 0:
                 await asyncio.sleep(0)
         if unknown:
-            # Whoever waits for the highest index has waited for the others'.
-            unknown.sort(key=lambda ask: -ask.index)
             self._start(self._find(unknown), unknown)
 
     def _ask(
         self, number: int, tenant: str = "", request_id: str = "", index: int = 0
-    ) -> _Ask | None:
+    ) -> Ask | None:
         """Note what is asked for; None: it was refused, since too much is under way.
 
         Raises:
@@ -242,7 +231,7 @@ class Session:
             self._outbox.error(number, error)
             self._noted()
             return None
-        ask = self._asks[number] = _Ask(number, tenant, request_id, index)
+        ask = self._asks[number] = Ask(number, tenant, request_id, index)
         return ask
 
     def _drop(self, number: int) -> None:
@@ -252,13 +241,13 @@ class Session:
 
     # What is asked of the api.
 
-    def _start(self, call: Coroutine[object, object, None], asks: list[_Ask]) -> None:
+    def _start(self, call: Coroutine[object, object, None], asks: list[Ask]) -> None:
         """Run a call on the side; whatever it raises is the last answer to all of these."""
         task = asyncio.ensure_future(call)
         self._tasks[task] = None
         task.add_done_callback(partial(self._ended, asks))
 
-    def _ended(self, asks: list[_Ask], task: asyncio.Task[None]) -> None:
+    def _ended(self, asks: list[Ask], task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
             return
@@ -271,12 +260,18 @@ class Session:
         for ask in asks:
             self._error(ask, error)
 
-    async def _submit(self, asks: list[_Ask], submissions: list[Submission], size: int) -> None:
+    async def _submit(
+        self,
+        asks: list[Ask],
+        call: _Submits,
+        size: int,
+    ) -> None:
         try:
-            answers = await self._api.submit(submissions)
+            answers = await call()
         finally:
             self._taking(-size)
         watch, current = self._watch_if_known, self._asks
+        behind: list[Ask] = []
         for ask, answer in zip(asks, answers, strict=True):
             if current.get(ask.number) is not ask:
                 continue  # it was dropped
@@ -286,12 +281,14 @@ class Session:
                     if ask.want == pb.WANT_TICKET:
                         del current[ask.number]
                         continue
-                if not watch(ask):
-                    unknown = NoLeader("its outcome is forgotten already, or this node is behind")
-                    self._error(ask, values.admitted_and_lost(unknown))
+                if not watch(ask):  # it was handed on: this node is to apply its entry yet
+                    ask.index = answer.index
+                    behind.append(ask)
             else:
                 self._error(ask, answer)
         self._noted()
+        if behind:
+            await self._find(behind)
 
     def _taking(self, size: int) -> None:
         """Count payloads on their way to the log, and let as many more be read as may be."""
@@ -301,28 +298,32 @@ class Session:
         else:
             self._has_room.clear()
 
-    async def _find(self, asks: list[_Ask]) -> None:
-        """Find out about requests that this node does not know, the furthest on first."""
+    async def _find(self, asks: list[Ask]) -> None:
+        """Find out about requests that this node does not know."""
         lost: RaftbatchError | None = None
-        for ask in asks:
+        # Whoever waits for the highest index has waited for the others'.
+        for ask in sorted(asks, key=lambda ask: -ask.index):
             if self._asks.get(ask.number) is not ask or self._watch_if_known(ask):
                 continue
             if lost is not None and (ask.index > self._node.replica.index or not ask.index):
-                self._error(ask, lost)
+                self._not_found(ask, lost)
                 continue
             try:
                 # Known by then, and without an outcome or with one: watching tells either.
-                await self._api.outcome(ask.tenant, ask.request_id, index=ask.index, timeout_ms=0)
+                await self._api.find(ask.tenant, ask.request_id, ask.index)
             except (NoLeader, NotLeader) as error:
                 lost = error
-                self._error(ask, error)
+                self._not_found(ask, error)
             except RaftbatchError as error:
-                self._error(ask, error)
+                self._not_found(ask, error)
             else:
                 if self._asks.get(ask.number) is ask and not self._watch_if_known(ask):
                     self._error(ask, OutcomeUnknown("it was forgotten meanwhile: ask again"))
 
-    def _watch_if_known(self, ask: _Ask) -> bool:
+    def _not_found(self, ask: Ask, error: RaftbatchError) -> None:
+        self._error(ask, values.admitted_and_lost(error) if ask.want is not None else error)
+
+    def _watch_if_known(self, ask: Ask) -> bool:
         """Wait for an outcome, or note it at once; False: this node does not know the request."""
         try:
             ask.wait = self._api.watch(ask.tenant, ask.request_id, partial(self._told, ask))
@@ -332,7 +333,7 @@ class Session:
             self._told(ask, error)
         return True
 
-    def _told(self, ask: _Ask, result: Outcome | RaftbatchError) -> None:
+    def _told(self, ask: Ask, result: Outcome | RaftbatchError) -> None:
         """Note what became of a request; within the turn in which its entry is applied."""
         if self._asks.pop(ask.number, None) is None:
             return
@@ -343,15 +344,15 @@ class Session:
             self._outbox.error(ask.number, values.admitted_and_lost(result) if is_taken else result)
         self._noted()
 
-    async def _cancel(self, ask: _Ask, names: list[tuple[str, str]]) -> None:
-        answers = await self._api.cancel(names)
+    async def _cancel(self, ask: Ask, asked: Api | Forwarder, names: list[Name]) -> None:
+        answers = await asked.cancel(names)
         if self._asks.get(ask.number) is ask:
             del self._asks[ask.number]
             self._outbox.cancelled(ask.number, answers)
             self._noted()
 
-    async def _acknowledge(self, ask: _Ask, names: list[tuple[str, str]]) -> None:
-        answers = await self._api.acknowledge(names)
+    async def _acknowledge(self, ask: Ask, asked: Api | Forwarder, names: list[Name]) -> None:
+        answers = await asked.acknowledge(names)
         if self._asks.get(ask.number) is ask:
             del self._asks[ask.number]
             self._outbox.acknowledged(ask.number, answers)
@@ -359,7 +360,7 @@ class Session:
 
     # Writing.
 
-    def _error(self, ask: _Ask, error: RaftbatchError | Fatal) -> None:
+    def _error(self, ask: Ask, error: RaftbatchError | Fatal) -> None:
         if self._asks.get(ask.number) is ask:
             del self._asks[ask.number]
             self._outbox.error(ask.number, error)
@@ -392,5 +393,5 @@ class Session:
             self._writing = None
 
 
-def _names(tenant: str, request_ids: Iterable[str]) -> list[tuple[str, str]]:
+def _names(tenant: str, request_ids: Iterable[str]) -> list[Name]:
     return [(tenant, request_id) for request_id in request_ids]

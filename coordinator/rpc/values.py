@@ -16,6 +16,7 @@ from coordinator.submission import Submission
 from raftbatch.errors import OutcomeForgotten, OutcomeUnknown, RaftbatchError
 from raftbatch.kinds import OutcomeKind
 from raftbatch.settings import Model
+from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1 import model_pb2
 
@@ -33,6 +34,8 @@ _CANCELLED = {
     Verdict.ENDED: pb.CANCEL_STATE_ENDED,
     Verdict.UNKNOWN_REQUEST: pb.CANCEL_STATE_REMEMBERED,
 }
+
+_VERDICTS = {state: verdict for verdict, state in _CANCELLED.items()}
 
 
 def submission(tenant: str, message: pb.Submission) -> Submission:
@@ -113,6 +116,19 @@ def acknowledge_result(
     if isinstance(answer, RaftbatchError):
         return pb.AcknowledgeResult(error=to_message(answer, address_of))
     return pb.AcknowledgeResult()
+
+
+def cancel_verdict(result: pb.CancelResult) -> Verdict | RaftbatchError:
+    """Return what another node says of a cancel: `cancel_result`, read back."""
+    if result.HasField("error"):
+        return error_in(result.error)
+    found = _VERDICTS.get(result.state)
+    return OutcomeUnknown("the answer says nothing of it") if found is None else found
+
+
+def acknowledge_verdict(result: pb.AcknowledgeResult) -> Verdict | RaftbatchError:
+    """Return what another node says of an acknowledgement."""
+    return error_in(result.error) if result.HasField("error") else Verdict.OK
 
 
 def admitted_and_lost(error: RaftbatchError) -> RaftbatchError:

@@ -9,7 +9,8 @@ prints. Called by: the commands. gRPC is imported inside functions, so that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -17,7 +18,8 @@ import typer
 
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
-from raftbatch.errors import TRAILER, CannotStart, InvalidRequest
+from raftbatch.errors import CannotStart, InvalidRequest
+from raftbatch.handshakes import explain
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -31,6 +33,7 @@ EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
 
 _CONNECT_S = 2.0
+_WHY_S = 0.5
 _LEADERS = ("draining", "overloaded")  # a leader's word, that it cannot do so now
 _LATER = ("no_leader", "not_leader", *_LEADERS)
 _PAUSE_S = 0.2
@@ -144,13 +147,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         raise failed(error) from None
 
 
-async def ask(
-    cluster: Cluster,
-    target: Target,
-    call: Callable[[AdminStub, float], Awaitable[T]],
-    timeout_s: float,
-) -> T:
-    """Make one call of one node.
+@asynccontextmanager
+async def connected(
+    cluster: Cluster, target: Target, timeout_s: float
+) -> AsyncGenerator[AdminStub, None]:
+    """Yield what calls one node; a call within that fails is a `CallFailed`.
 
     Raises:
         CallFailed: with what the node said, or that it said nothing.
@@ -167,16 +168,45 @@ async def ask(
             async with asyncio.timeout(min(timeout_s, _CONNECT_S)):
                 await channel.channel_ready()
         except TimeoutError:
-            why = (
-                "or one of the two ends does not accept the other's certificate: see its log"
-                if cluster.certificates
-                else "or wants TLS: then name the cluster's file with --config"
-            )
-            raise CallFailed(f"{target} does not answer, {why}", "", is_definite=True) from None
+            text = f"{target} does not answer: {await _why_not(channel)}"
+            if cluster.certificates is None:
+                text += ". Where it wants TLS, name the cluster's file with --config"
+            raise CallFailed(text, "", is_definite=True) from None
         try:
-            return await call(AdminStub(channel), timeout_s)
+            yield AdminStub(channel)
         except grpc.aio.AioRpcError as error:
             raise _of_rpc(target, error) from None
+
+
+async def ask(
+    cluster: Cluster,
+    target: Target,
+    call: Callable[[AdminStub, float], Awaitable[T]],
+    timeout_s: float,
+) -> T:
+    """Make one call of one node.
+
+    Raises:
+        CallFailed: with what the node said, or that it said nothing.
+    """
+    async with connected(cluster, target, timeout_s) as stub:
+        return await call(stub, timeout_s)
+    raise AssertionError("either it returns or it raises")
+
+
+async def _why_not(channel: Channel) -> str:
+    """Return why a channel has not come about, as gRPC says it to a call that asks for nothing."""
+    import grpc.aio
+
+    from raftbatch.v1 import admin_pb2
+    from raftbatch.v1.admin_pb2_grpc import AdminStub
+
+    try:
+        await AdminStub(channel).Status(admin_pb2.StatusRequest(), timeout=_WHY_S)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return explain(error.details() or "")
+    return f"there was no connection within {_CONNECT_S:g} s"
 
 
 async def ask_leader(
@@ -209,8 +239,32 @@ async def ask_leader(
                 waiting = []
             elif error.leader and error.leader not in (target.address, *hints):
                 hints.append(error.leader)
-                waiting = [cluster.at(error.leader), *waiting]
+                waiting = [await _named(cluster, error.leader, target, left), *waiting]
     raise _most_telling(said, timeout_s)
+
+
+async def _named(cluster: Cluster, address: str, teller: Target, timeout_s: float) -> Target:
+    """Return who is at an address; of one that the file does not name, its teller knows the name.
+
+    Its certificate is held against that name.
+    """
+    found = cluster.at(address)
+    if found.node or cluster.certificates is None:
+        return found
+
+    async def members(stub: AdminStub, left_s: float) -> Any:
+        from raftbatch.v1 import admin_pb2
+
+        return await stub.Members(admin_pb2.MembersRequest(), timeout=left_s)
+
+    try:
+        reply = await ask(cluster, teller, members, timeout_s)
+    except CallFailed:
+        return found
+    return next(
+        (Target(address, each.node_id) for each in reply.members if each.client_address == address),
+        found,
+    )
 
 
 def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFailed:
@@ -237,21 +291,21 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
 
 def _of_rpc(target: Target, error: Any) -> CallFailed:
     """Return what a node said, from its trailer; without one nobody knows."""
-    from raftbatch.v1 import error_pb2
+    from raftbatch.trailers import said_by
 
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER:
-            told = error_pb2.Error.FromString(value)
-            return CallFailed(told.message, told.slug, told.definite, told.leader)
-    text = f"{target}: {error.details() or error.code().name}"
+    said = said_by(error.trailing_metadata())
+    if said is not None:
+        return CallFailed(said.message, said.slug, said.definite, said.leader)
+    text = f"{target}: {explain(error.details() or error.code().name)}"
     return CallFailed(text, "", is_definite=False)
 
 
 def pems(certificates: Certificates) -> tuple[bytes, bytes, bytes]:
-    """Return authority, certificate and key; ends the command where one cannot be read."""
-    from raftbatch.realworld.tls import read_pem
+    """Return authority, certificate and key; ends the command where they are no use."""
+    from raftbatch.realworld.tls import load_tls, read_pem
 
     try:
+        load_tls(certificates.ca, certificates.cert, certificates.key, is_client=True)
         ca, cert, key = map(read_pem, (certificates.ca, certificates.cert, certificates.key))
     except CannotStart as error:
         raise usage(str(error)) from None

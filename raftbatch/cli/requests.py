@@ -7,6 +7,7 @@ is quick.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from raftbatch.cli.calls import (
     EXIT_FAILED,
     EXIT_UNKNOWN,
     AddressOption,
+    Cluster,
     ConfigOption,
     JsonOption,
     cluster_of,
@@ -25,10 +27,11 @@ from raftbatch.cli.calls import (
     usage,
 )
 from raftbatch.cli.text import printable
+from raftbatch.cli.waiting import say_if_nobody_runs
 from raftbatch.errors import NoLeader, RaftbatchError, UnknownModel
 
 if TYPE_CHECKING:
-    from raftbatch.client import Client, Result
+    from raftbatch.client import Client, ClientOptions, Result
 
 T = TypeVar("T")
 
@@ -76,6 +79,13 @@ PriorityOption = Annotated[
 PatienceOption = Annotated[
     float, typer.Option("--wait", metavar="S", min=0.1, help="How long to wait, in seconds.")
 ]
+ForwardOption = Annotated[
+    bool,
+    typer.Option(
+        "--forward",
+        help="Any node hands it on to the leader: for clients that do not reach all nodes.",
+    ),
+]
 RequestArgument = Annotated[str, typer.Argument(metavar="ID", help="The request's id.")]
 IndexOption = Annotated[
     int, typer.Option("--index", metavar="N", min=0, help="Of its ticket, where it is known.")
@@ -93,24 +103,33 @@ def infer(
     timeout_s: ExpiryOption = None,
     priority: PriorityOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a request, and print its outputs."""
     given = _inputs(text, inputs or [])
-    found = _call(
-        config,
-        address,
-        patience_s,
-        lambda client: client.infer(
-            model,
-            given,
-            version=version,
-            request_id=request_id,
-            timeout_s=timeout_s,
-            priority=priority,
-        ),
-    )
-    _print(found, as_json)
+    cluster = cluster_of(config, address or [])
+
+    async def ask() -> Result:
+        options = _options(cluster, patience_s, forward)
+        from raftbatch.client import AsyncClient
+
+        async with AsyncClient([each.address for each in cluster.targets], options) as client:
+            told = asyncio.ensure_future(say_if_nobody_runs(cluster, model, version))
+            try:
+                return await client.infer(
+                    model,
+                    given,
+                    version=version,
+                    request_id=request_id,
+                    timeout_s=timeout_s,
+                    priority=priority,
+                )
+            finally:
+                told.cancel()
+                await asyncio.gather(told, return_exceptions=True)
+
+    _print(_ended(lambda: asyncio.run(ask())), as_json)
 
 
 def submit(
@@ -124,6 +143,7 @@ def submit(
     timeout_s: ExpiryOption = None,
     priority: PriorityOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Have a request taken in, and print its ticket: it has its outcome one day, whoever dies."""
@@ -132,6 +152,7 @@ def submit(
         config,
         address,
         patience_s,
+        forward,
         lambda client: client.submit(
             model,
             given,
@@ -153,6 +174,7 @@ def result(
     config: ConfigOption = "",
     address: AddressOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Wait for the outcome of a request that was submitted, and print its outputs.
@@ -160,7 +182,11 @@ def result(
     What is printed is acknowledged: it cannot be had again.
     """
     found = _call(
-        config, address, patience_s, lambda client: client.ticket(request_id, index).result()
+        config,
+        address,
+        patience_s,
+        forward,
+        lambda client: client.ticket(request_id, index).result(),
     )
     _print(found, as_json)
 
@@ -170,10 +196,13 @@ def cancel(
     config: ConfigOption = "",
     address: AddressOption = None,
     patience_s: PatienceOption = 60.0,
+    forward: ForwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Cancel a request, unless it has an outcome; one that is not known yet never runs."""
-    is_cancelled = _call(config, address, patience_s, lambda client: client.cancel(request_id))
+    is_cancelled = _call(
+        config, address, patience_s, forward, lambda client: client.cancel(request_id)
+    )
     if as_json:
         typer.echo(json.dumps({"request_id": request_id, "cancelled": is_cancelled}))
     else:
@@ -209,23 +238,43 @@ def _inputs(text: str | None, named: list[str]) -> Any:
 
 
 def _call(
-    config: str, address: list[str] | None, patience_s: float, call: Callable[[Client], T]
+    config: str,
+    address: list[str] | None,
+    patience_s: float,
+    forward: bool,
+    call: Callable[[Client], T],
 ) -> T:
     """Make one call; an error ends the command, and says what to try next."""
     cluster = cluster_of(config, address or [])
+
+    def made() -> T:
+        options = _options(cluster, patience_s, forward)
+        from raftbatch.client import Client
+
+        with Client([each.address for each in cluster.targets], options) as client:
+            return call(client)
+
+    return _ended(made)
+
+
+def _options(cluster: Cluster, patience_s: float, forward: bool) -> ClientOptions:
+    """Return the settings of a client for the cluster; the SDK, and gRPC, are loaded by then."""
     from raftbatch.realworld.process import quiet_grpc
 
     quiet_grpc()
-    from raftbatch.client import TLS, Client, ClientOptions
+    from raftbatch.client import TLS, ClientOptions
 
     tls = None
     if cluster.certificates is not None:
         names = {each.address: each.node for each in cluster.known}
         tls = TLS(*pems(cluster.certificates), names)
-    options = ClientOptions(patience_s=patience_s, tls=tls)
+    return ClientOptions(patience_s=patience_s, tls=tls, forward=forward)
+
+
+def _ended(call: Callable[[], T]) -> T:
+    """Make a call; an error ends the command, and says what to try next."""
     try:
-        with Client([each.address for each in cluster.targets], options) as client:
-            return call(client)
+        return call()
     except RaftbatchError as error:
         unknown = "" if error.definite else "It may have happened or not: "
         typer.echo(f"Error: {unknown}{printable(error.message)}{_next(error)}", err=True)

@@ -16,11 +16,12 @@ torch; numpy is used where it is installed. Called by: users, the command line.
 """
 
 from raftbatch.client.aio import AsyncClient
-from raftbatch.client.failures import Refused, RequestCancelled, RequestFailed
+from raftbatch.client.failures import RequestCancelled, RequestFailed
 from raftbatch.client.inputs import Payload
 from raftbatch.client.options import TLS, ClientOptions
 from raftbatch.client.results import Result
 from raftbatch.client.sync import Client
+from raftbatch.trailers import Refused
 
 __all__ = [
     "TLS",

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from math import ceil
 from types import TracebackType
 from typing import Any, Self
 
-from raftbatch.client.asks import Ask
+from raftbatch.client.asks import Answer, Ask
 from raftbatch.client.engine import Engine
+from raftbatch.client.heads import Heads
 from raftbatch.client.host import new_request_id, process_id
-from raftbatch.client.inputs import encode_parameters
-from raftbatch.client.mapping import run_all
+from raftbatch.client.inputs import Encoder, encode_parameters
+from raftbatch.client.mapping import Slot, run_all
 from raftbatch.client.models import Models
 from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
 from raftbatch.client.progress import Progress
 from raftbatch.client.results import Result
+from raftbatch.client.tickets import Ticket
 from raftbatch.errors import InvalidRequest, NoLeader
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1 import model_pb2
+
+__all__ = ["AsyncClient", "Inputs", "Ticket"]
 
 _GRACE_S = 1.0  # after a request's own timeout, for the cluster to say that it has expired
 
@@ -59,11 +61,12 @@ class AsyncClient:
         if isinstance(addresses, str):
             addresses = [each.strip() for each in addresses.split(",") if each.strip()]
         self._options = options or ClientOptions()
-        self._nodes = Nodes(addresses, self._options.tls)
+        self._nodes = Nodes(addresses, self._options.tls, forward=self._options.forward)
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = process_id()
         self._models = Models(self._options.patience_s)
+        self._heads = Heads()
 
     async def __aenter__(self) -> Self:
         """Return it. Nothing is connected yet."""
@@ -134,13 +137,21 @@ class AsyncClient:
                 the time was over, and nothing was done; definite.
         """
         engine = self._engine or self._running()
-        submission, is_single = await self._submission(
-            model, inputs, version, request_id, timeout_s, priority, parameters, traceparent
-        )
-        ask = Ask(engine.future(), submission.request_id, submission)
-        result: Result = await engine.wait(ask, self._limit_s(timeout_s), is_cancelled_late=True)
-        result.is_single = is_single
-        return result
+        encoder = self._models.known(model, version)
+        if encoder is None:
+            encoder = await self._looked_up(model, version, timeout_s)
+        future: asyncio.Future[Result] = engine.future()
+        common = (version, timeout_s, priority, parameters, traceparent, pb.WANT_OUTCOME)
+        ask = self._asked(encoder, future, request_id, model, inputs, *common)
+        limit_s = self._options.patience_s if timeout_s is None else timeout_s + _GRACE_S
+        engine.ask(ask, limit_s, True)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            engine.abandon(ask, is_cancelled=True)
+            raise
+        finally:
+            engine.settled(ask)
 
     async def submit(
         self,
@@ -169,13 +180,11 @@ class AsyncClient:
             RaftbatchError: as `infer`, but for what becomes of it later.
         """
         engine = self._engine or self._running()
-        submission, is_single = await self._submission(
-            model, inputs, version, request_id, timeout_s, priority, parameters, traceparent
-        )
-        submission.want = pb.WANT_TICKET
-        ask = Ask(engine.future(), submission.request_id, submission)
-        index: int = await engine.wait(ask, self._options.patience_s, is_cancelled_late=False)
-        return Ticket(self, submission.request_id, index, is_single=is_single)
+        encoder = await self._looked_up(model, version, timeout_s)
+        common = (version, timeout_s, priority, parameters, traceparent, pb.WANT_TICKET)
+        ask = self._asked(encoder, engine.future(), request_id, model, inputs, *common)
+        index: int = await engine.wait(ask, self._options.patience_s, False)
+        return Ticket(self, ask.request_id, index, is_single=ask.is_single)
 
     def ticket(self, request_id: str, index: int = 0) -> Ticket:
         """Return the ticket of a request that was taken in before, by this or another client.
@@ -196,7 +205,7 @@ class AsyncClient:
         """
         return await self._running().cancel(request_id)
 
-    async def map(
+    def map(
         self,
         model: str,
         items: Iterable[Inputs],
@@ -226,21 +235,30 @@ class AsyncClient:
             RaftbatchError: see `infer`.
         """
 
-        def call(item: Inputs) -> Coroutine[Any, Any, Result]:
-            return self.infer(
-                model,
-                item,
-                version=version,
-                timeout_s=timeout_s,
-                priority=priority,
-                parameters=parameters,
-            )
+        common = (version, timeout_s, priority, parameters, "", pb.WANT_OUTCOME)
+        limit_s = self._limit_s(timeout_s)
 
-        with Progress(progress, items) as bar:
-            async with aclosing(run_all(call, items, in_flight, return_errors)) as results:
-                async for result in results:
-                    bar.advance()
-                    yield result
+        def start(item: Inputs, slot: Slot) -> None:
+            try:
+                encoder, engine = self._models.known(model, version), self._engine
+                if encoder is None or engine is None:
+                    call = self.infer(
+                        model,
+                        item,
+                        version=version,
+                        timeout_s=timeout_s,
+                        priority=priority,
+                        parameters=parameters,
+                    )
+                    _by_task(slot, call)
+                    return
+                ask = self._asked(encoder, slot, "", model, item, *common)
+                engine.ask(ask, limit_s, True)
+                slot.begun(engine, ask)
+            except Exception as error:  # noqa: BLE001 - it is raised, or yielded, in its place
+                slot.set_exception(error)
+
+        return run_all(start, items, in_flight, return_errors, Progress(progress, items))
 
     async def models(self) -> list[model_pb2.Model]:
         """Return the model versions and their settings, as the leader knows them.
@@ -264,7 +282,7 @@ class AsyncClient:
         engine = self._engine or self._running()
         ask = Ask(engine.future(), ticket.request_id, index=ticket.index)
         limit_s = self._options.patience_s if timeout_s is None else timeout_s
-        found: Result = await engine.wait(ask, limit_s, is_cancelled_late=False)
+        found: Result = await engine.wait(ask, limit_s, False)
         return found
 
     def _running(self) -> Engine:
@@ -281,97 +299,61 @@ class AsyncClient:
     def _limit_s(self, timeout_s: float | None) -> float | None:
         return self._options.patience_s if timeout_s is None else timeout_s + _GRACE_S
 
-    async def _submission(
+    async def _looked_up(self, model: str, version: str, timeout_s: float | None) -> Encoder:
+        """Return how to make requests for a model, looked up where that is not known."""
+        encoder = self._models.known(model, version)
+        if encoder is not None:
+            return encoder
+        _check_timeout(timeout_s)
+        limit_s = self._limit_s(timeout_s)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._models.look_up(self._running(), model, version)
+        except TimeoutError:
+            raise NoLeader(f"no node has told of {model} within {limit_s} s") from None
+
+    def _asked(
         self,
+        encoder: Encoder,
+        answer: Answer,
+        request_id: str,
         model: str,
         inputs: Inputs,
         version: str,
-        request_id: str,
         timeout_s: float | None,
         priority: int | None,
         parameters: bytes | Mapping[str, Any],
         traceparent: str,
-    ) -> tuple[pb.Submission, bool]:
-        """Return a request as it is sent, and whether its inputs have no batch axis."""
-        if timeout_s is not None and not timeout_s > 0:
-            raise InvalidRequest(f"timeout_s is {timeout_s}: it must be above 0")
-        encoder = self._models.known(model, version)
-        if encoder is None:
-            limit_s = self._limit_s(timeout_s)
-            try:
-                async with asyncio.timeout(limit_s):
-                    encoder = await self._models.look_up(self._running(), model, version)
-            except TimeoutError:
-                raise NoLeader(f"no node has told of {model} within {limit_s} s") from None
-        encoded = encoder.encode(inputs)
-        submission = pb.Submission(
-            request_id=request_id or new_request_id(),
-            model=model,
-            signature=encoded.signature,
-            rows=encoded.rows,
-            payload=encoded.payload,
-        )
-        if version:
-            submission.version = version
+        want: int,
+    ) -> Ask:
+        """Return a request as it is sent, and asked for."""
         if timeout_s is not None:
-            submission.timeout_ms = ceil(timeout_s * 1000)
-        if traceparent:
-            submission.traceparent = traceparent
-        if priority is not None:
-            submission.priority = priority
-        if parameters:
-            submission.parameters = encode_parameters(parameters)
-        return submission, encoded.is_single
+            _check_timeout(timeout_s)
+        payload, rows, signature, is_single = encoder.encode(inputs)
+        name = request_id or new_request_id()
+        key = (model, version, signature, rows, timeout_s, priority, want)
+        more = encode_parameters(parameters) if parameters else b""
+        head = self._heads.head(name, len(payload), key, more, traceparent)
+        return Ask(answer, name, head, payload, 0, is_single)
 
 
-class Ticket:
-    """The receipt of a request that is taken in: it has its outcome one day, whoever dies.
+def _check_timeout(timeout_s: float | None) -> None:
+    if timeout_s is not None and not timeout_s > 0:
+        raise InvalidRequest(f"timeout_s is {timeout_s}: it must be above 0")
 
-    Args:
-        client: that asks for the outcome.
-        request_id: of the request.
-        index: of the log entry that admitted it; 0: it is not known, or there is none.
-        is_single: whether its inputs had no batch axis.
 
-    Attributes:
-        request_id: of the request.
-        index: of the log entry. Both together find the outcome from any process, by
-            `AsyncClient.ticket`.
-    """
+def _by_task(slot: Slot, call: Coroutine[Any, Any, Result]) -> None:
+    """Let a task find an item's answer."""
 
-    __slots__ = ("_client", "_found", "_is_single", "index", "request_id")
+    def over(task: asyncio.Task[Result]) -> None:
+        slot.task = None
+        if slot.done() or task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            slot.set_exception(error)
+        else:
+            slot.set_result(task.result())
 
-    def __init__(
-        self, client: AsyncClient, request_id: str, index: int, *, is_single: bool = False
-    ) -> None:
-        self.request_id = request_id
-        self.index = index
-        self._client = client
-        self._is_single = is_single
-        self._found: Result | None = None
-
-    def __repr__(self) -> str:
-        """Return both names."""
-        return f"Ticket({self.request_id}, index={self.index})"
-
-    async def result(self, *, timeout_s: float | None = None) -> Result:
-        """Wait for the outcome; return the outputs. To cancel the await ends nothing else.
-
-        Args:
-            timeout_s: how long to wait; None: the client's `patience_s`.
-
-        Raises:
-            RequestFailed, RequestCancelled, DeadlineExceeded: the outcome; definite.
-            UnknownRequest: there is no such request; definite.
-            OutcomeForgotten: it had an outcome, which somebody has read, or whose retention
-                is over; definite.
-            OutcomeUnknown: none in time; it goes on. Not definite.
-        """
-        if self._found is None:
-            self._found = await self._client._result(self, timeout_s)
-            self._found.is_single = self._is_single
-        return self._found
-
-    async def cancel(self) -> bool:
-        """Cancel it. See `AsyncClient.cancel`."""
-        return await self._client.cancel(self.request_id)
+    slot.task = asyncio.ensure_future(call)
+    slot.task.add_done_callback(over)

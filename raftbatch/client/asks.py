@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raftbatch.backoff import backoff_s
 from raftbatch.client.host import drawn
-from raftbatch.errors import PayloadTooLarge, RaftbatchError
+from raftbatch.errors import NoLeader, OutcomeUnknown, PayloadTooLarge, RaftbatchError
+from raftbatch.framing import tag_of, varint
 from raftbatch.v1 import gateway_pb2 as pb
 
 if TYPE_CHECKING:
@@ -21,10 +22,28 @@ if TYPE_CHECKING:
 
 _GROUP_MAX = 1024  # requests of one message; the protocol's bound is 4096
 _GROUP_BYTES_MAX = 1 << 20  # of one message, unless one request alone is larger
-_OVERHEAD_BYTES = 256  # of a request, beside its payload
+_OVERHEAD_BYTES = 32  # of a request, beside its head and its inputs
+_SUBMISSIONS = tag_of(pb.SessionRequest, "submissions")
+_NUMBER = tag_of(pb.Submission, "number")
 
 _PAUSE_S = 0.02  # some round trips
 _PAUSE_S_MAX = 1.0  # of an election that fails once or twice, the greater part
+
+
+class Answer(Protocol):
+    """Where an answer goes: a future, or something simpler."""
+
+    def done(self) -> bool:
+        """Whether it is there, or nobody wants it any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Take it."""
+        ...
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take an error."""
+        ...
 
 
 class Ask:
@@ -33,9 +52,11 @@ class Ask:
     Args:
         answer: is given the outcome as a `Result`, the ticket's index, or an exception.
         request_id: of the request.
-        submission: what is to be taken in; the same bytes for every try. None: it was
-            taken in before.
+        head: what is to be taken in, up to its inputs (`heads`); the same bytes for every
+            try. Empty: it was taken in before.
+        payload: its inputs.
         index: of its ticket, where there is one.
+        is_single: whether its inputs have no batch axis.
 
     Attributes:
         link: where it was asked for, and is owed.
@@ -43,39 +64,54 @@ class Ask:
         is_lost: it was asked for somewhere, and what became of that is not known.
         said: why it was refused last.
         attempts: how often it was refused.
-        timer: ends it.
+        together: with what its wait ends (`deadlines`).
     """
 
     __slots__ = (
         "answer",
         "attempts",
+        "head",
         "index",
         "is_lost",
+        "is_single",
         "link",
         "number",
+        "payload",
         "request_id",
         "said",
-        "submission",
-        "timer",
+        "together",
     )
 
     def __init__(
         self,
-        answer: asyncio.Future[Any],
+        answer: Answer,
         request_id: str,
-        submission: pb.Submission | None = None,
+        head: bytes = b"",
+        payload: bytes = b"",
         index: int = 0,
+        is_single: bool = False,
     ) -> None:
         self.answer = answer
         self.request_id = request_id
-        self.submission = submission
+        self.head = head
+        self.payload = payload
         self.index = index
+        self.is_single = is_single
         self.link: Link | None = None
         self.number = 0
         self.is_lost = False
         self.said: RaftbatchError | None = None
         self.attempts = 0
-        self.timer: asyncio.TimerHandle | None = None
+        self.together: dict[Ask, tuple[float, bool]] | None = None
+
+    def late(self, limit_s: float, is_cancelled: bool) -> RaftbatchError:
+        """Return what is said of it where there is no answer in time."""
+        if not self.head or self.is_lost or self.link is not None:
+            what = "it is cancelled" if is_cancelled else "it goes on"
+            unknown = f"{self.request_id} has no answer within {limit_s:g} s, and {what}"
+            return OutcomeUnknown(unknown)
+        # It was never sent, or refused each time: nothing was done.
+        return self.said or NoLeader(f"no node took it within {limit_s:g} s")
 
     def fail(self, error: BaseException) -> None:
         """End it with an error, unless it has ended."""
@@ -110,49 +146,54 @@ class Ready:
         self._asks.clear()
         return found
 
-    def fill(self, request: pb.SessionRequest, link: Link, number: int) -> int:
+    def fill(self, request: pb.SessionRequest, parts: list[bytes], link: Link, number: int) -> int:
         """Put as many into a message as it and the node have room for.
 
         Args:
-            request: the message.
+            request: the message, for what was taken in before.
+            parts: is given the bytes that follow it, of what is to be taken in.
             link: that it is for, and that owes them from then on.
             number: the last that was used.
 
         Returns:
             The last number that is used now.
         """
-        ready, asks = self._asks, link.asks
-        room = min(_GROUP_MAX, link.opened.in_flight_max - len(asks) - len(link.controls))
-        most = min(_GROUP_BYTES_MAX, link.opened.message_bytes_max)
-        submissions: list[pb.Submission] = []
-        size = 0
+        ready, asks, opened = self._asks, link.asks, link.opened
+        room = min(_GROUP_MAX, opened.in_flight_max - len(asks) - len(link.controls))
+        whole: int = opened.message_bytes_max
+        most, size = min(_GROUP_BYTES_MAX, whole), 0
         while ready and room > 0:
             ask = ready[0]
             if ask.answer.done():  # it was given up
                 ready.popleft()
                 continue
-            submission = ask.submission
-            if submission is not None:
-                own = len(submission.payload) + _OVERHEAD_BYTES
-                if own > link.opened.message_bytes_max:
+            if ask.head:
+                bytes_of_it = len(ask.head) + len(ask.payload)
+                own = bytes_of_it + _OVERHEAD_BYTES
+                if own > whole:
                     ready.popleft()
-                    ask.fail(_too_large(own, link.opened.message_bytes_max))
+                    ask.fail(_too_large(own, whole))
                     continue
                 size += own
-                if size > most and submissions:
+                if size > most and parts:
                     break
+                field = _NUMBER + varint(number + 1)
+                length = varint(bytes_of_it + len(field))
+                parts += (_SUBMISSIONS + length, ask.head, ask.payload, field)
+            else:
+                request.awaits.add(number=number + 1, request_id=ask.request_id, index=ask.index)
             ready.popleft()
             number += 1
             room -= 1
             ask.number, ask.link = number, link
             asks[number] = ask
-            if submission is not None:
-                submission.number = number
-                submissions.append(submission)
-            else:
-                request.awaits.add(number=number, request_id=ask.request_id, index=ask.index)
-        request.submissions.extend(submissions)
         return number
+
+
+def end_wait(future: asyncio.Future[None]) -> None:
+    """Let whoever waits go on, unless somebody did before."""
+    if not future.done():
+        future.set_result(None)
 
 
 def _too_large(size: int, most: int) -> PayloadTooLarge:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from raftbatch.client.asks import pause_s
-from raftbatch.client.failures import of_message
 from raftbatch.errors import InvalidRequest, OutcomeUnknown, RaftbatchError
+from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
 NAMES_MAX = 4096
@@ -73,12 +73,12 @@ class Background:
         """Whether something is to be said now."""
         return not self._is_pausing and bool(self._cancels or (self._is_due and self._read))
 
-    def acknowledge(self, request_id: str) -> None:
-        """Say soon that an outcome was read."""
+    def acknowledge(self, request_ids: Sequence[str]) -> None:
+        """Say soon that outcomes were read."""
         read = self._read
-        read[request_id] = None
+        read.update(dict.fromkeys(request_ids))
         if len(read) >= _ENOUGH:
-            if len(read) > _HELD_MAX:
+            while len(read) > _HELD_MAX:
                 del read[next(iter(read))]
             if not self._is_due:
                 self._due()
@@ -115,7 +115,7 @@ class Background:
         error = None
         for request_id, result in zip(control.request_ids, results, strict=True):
             if result.HasField("error"):
-                found = of_message(result.error)
+                found = error_in(result.error)
                 if _is_retried(found):
                     again.append(request_id)
                     error = found
@@ -124,7 +124,7 @@ class Background:
             else:
                 # Nobody is to read that outcome, so it may go; an id to remember has none.
                 if result.state != pb.CANCEL_STATE_REMEMBERED:
-                    self.acknowledge(request_id)
+                    self.acknowledge([request_id])
                 self._tell(request_id, result.state != pb.CANCEL_STATE_ENDED)
         self._settled(control, again, error)
         return error
@@ -136,9 +136,9 @@ class Background:
         again: list[str] = []
         error = None
         for request_id, result in zip(control.request_ids, results, strict=False):
-            if result.HasField("error") and _is_retried(of_message(result.error)):
+            if result.HasField("error") and _is_retried(error_in(result.error)):
                 again.append(request_id)
-                error = of_message(result.error)
+                error = error_in(result.error)
         self._settled(control, again, error)
         return error
 

@@ -20,14 +20,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from raftbatch.client.asks import Ask, Ready, pause_s
+from raftbatch.client.asks import Ask, Ready, end_wait, pause_s
 from raftbatch.client.background import RETRIED, Background
-from raftbatch.client.failures import of_message
+from raftbatch.client.deadlines import Deadlines
 from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
-from raftbatch.client.results import of_outcome
+from raftbatch.client.results import Runs, of_outcome
 from raftbatch.errors import NoLeader, OutcomeUnknown, Overloaded, RaftbatchError
+from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
 
@@ -54,6 +55,7 @@ class Engine:
         self._links: dict[Link, None] = {}  # all that are open
         self._finding: asyncio.Task[None] | None = None
         self._ending: dict[asyncio.Task[None], None] = {}
+        self._deadlines = Deadlines(self._late)
         self._timers: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._waiters: list[asyncio.Future[None]] = []  # for a link
         self._is_closed = False
@@ -61,35 +63,46 @@ class Engine:
 
     # What the client asks.
 
-    async def wait(self, ask: Ask, limit_s: float | None, *, is_cancelled_late: bool) -> Any:
-        """Ask, and return the answer.
+    def ask(self, ask: Ask, limit_s: float | None, is_cancelled: bool) -> None:
+        """Ask; the answer comes to where the ask says, and `settled` is to be called then.
 
         Args:
             ask: what for.
             limit_s: how long to wait; None: for ever.
-            is_cancelled_late: whether the request is cancelled when the wait is over.
+            is_cancelled: whether the request is cancelled when the wait is over.
 
         Raises:
-            RaftbatchError: the answer is one; `outcome_unknown` where there is none in time.
+            NoLeader, Overloaded: nothing is asked; definite.
         """
-        self._check_open()
-        if self.pending >= self._options.pending_max:
+        if self._is_closed or self.pending >= self._options.pending_max:
+            self._check_open()
             raise Overloaded(f"{self.pending} calls are under way in this client already")
         if limit_s is not None:
-            late = partial(self._late, ask, limit_s, is_cancelled_late)
-            ask.timer = self._loop.call_later(limit_s, late)
+            self._deadlines.add(ask, limit_s, is_cancelled)
         self._ready.put(ask)
-        self._wake()
         self.pending += 1
+        if self._link is not None:
+            self._link.woken.set()
+        else:
+            self._find()
+
+    def settled(self, ask: Ask) -> None:
+        """Take in that an ask has its answer, or is abandoned."""
+        self.pending -= 1
+        if ask.together is not None:
+            ask.together.pop(ask, None)
+
+    async def wait(self, ask: Ask, limit_s: float | None, is_cancelled: bool) -> Any:
+        """Ask for a future's answer, and return it, or raise it: see `ask`."""
+        self.ask(ask, limit_s, is_cancelled)
+        answer: Any = ask.answer
         try:
-            return await ask.answer
+            return await answer
         except asyncio.CancelledError:
-            self._abandon(ask, is_cancelled=ask.submission is not None)
+            self.abandon(ask, is_cancelled=bool(ask.head))
             raise
         finally:
-            self.pending -= 1
-            if ask.timer is not None:
-                ask.timer.cancel()
+            self.settled(ask)
 
     def future(self) -> asyncio.Future[Any]:
         """Return a future for an answer."""
@@ -98,7 +111,7 @@ class Engine:
     async def pause(self, duration_s: float) -> None:
         """Wait for so long, or until the client is closed."""
         over: asyncio.Future[None] = self._loop.create_future()
-        self._call_later(duration_s, partial(_end_pause, over))
+        self._call_later(duration_s, partial(end_wait, over))
         await over
 
     async def cancel(self, request_id: str) -> bool:
@@ -137,10 +150,6 @@ class Engine:
             raise NoLeader("no node that leads was found in time") from None
         return link
 
-    def acknowledge(self, request_id: str) -> None:
-        """Say in the background that an outcome was read."""
-        self._background.acknowledge(request_id)
-
     async def close(self) -> None:
         """Say what is left to say, within a bound, and end all. Harmless when called twice."""
         if self._is_closed:
@@ -151,10 +160,8 @@ class Engine:
         for timer, call in timers.items():
             timer.cancel()
             call()  # what was to be asked for later is ready now, and ends with the rest
-        for ask in [
-            *self._ready.take(),
-            *(ask for link in self._links for ask in link.asks.values()),
-        ]:
+        sent = [ask for link in self._links for ask in link.asks.values()]
+        for ask in [*self._ready.take(), *sent]:
             ask.fail(OutcomeUnknown(f"{closed}: ask again with the same request id"))
         try:
             async with asyncio.timeout(self._options.close_timeout_s):
@@ -164,6 +171,7 @@ class Engine:
             pass  # the requests' outcomes go when their retention is over
         self._is_over = True
         self._background.close()
+        self._deadlines.close()
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)
@@ -180,16 +188,11 @@ class Engine:
         """End a wait that has lasted long enough."""
         if ask.answer.done():
             return
-        if ask.submission is None or ask.is_lost or ask.link is not None:
-            what = "it is cancelled" if is_cancelled else "it goes on"
-            unknown = f"{ask.request_id} has no answer within {limit_s:g} s, and {what}"
-            error: RaftbatchError = OutcomeUnknown(unknown)
-        else:  # it was never sent, or refused each time: nothing was done
-            error = ask.said or NoLeader(f"no node took it within {limit_s:g} s")
-        self._abandon(ask, is_cancelled=is_cancelled)
+        error = ask.late(limit_s, is_cancelled)
+        self.abandon(ask, is_cancelled=is_cancelled)
         ask.fail(error)
 
-    def _abandon(self, ask: Ask, *, is_cancelled: bool) -> None:
+    def abandon(self, ask: Ask, *, is_cancelled: bool) -> None:
         """Want an answer no more."""
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
@@ -202,35 +205,44 @@ class Engine:
 
     # What links ask and tell.
 
-    def next_message(self, link: Link) -> pb.SessionRequest | None:
+    def next_message(self, link: Link) -> bytes | None:
         """Return what is to be said on a link: on the leader's, all that is ready."""
         is_leading = link is self._link
         has_more = bool(self._ready) or self._background.is_due
         if not link.dropped and not (is_leading and has_more):
             return None
-        request = pb.SessionRequest(tenant=self._options.tenant, dropped=link.dropped)
+        options = self._options
+        request = pb.SessionRequest(
+            tenant=options.tenant, dropped=link.dropped, forward=options.forward
+        )
+        before, has_dropped = self._number, bool(link.dropped)
+        parts: list[bytes] = []
         link.dropped.clear()
         if is_leading:
-            self._number = self._ready.fill(request, link, self._number)
+            self._number = self._ready.fill(request, parts, link, self._number)
             if self._background.is_due:
                 for control in self._background.take():
                     self._number += 1
                     link.controls[self._number] = control
                     names = request.cancels if control.is_cancel else request.acknowledgements
                     names.add(number=self._number, request_ids=control.request_ids)
-        return request if request.ByteSize() else None
+        # Without room for anything more it would say nothing, over and over.
+        if self._number == before and not has_dropped:
+            return None
+        return b"".join((request.SerializeToString(), *parts))
 
     def heard(self, link: Link, reply: pb.SessionReply) -> None:
         """Give answers to whom they belong."""
         asks = link.asks
-        acknowledges = self._options.acknowledges
-        for outcome in reply.outcomes:
-            ask = asks.pop(outcome.number, None)
-            if ask is None or ask.answer.done():
-                continue  # it is not wanted any more
-            of_outcome(ask, outcome)
-            if acknowledges:
-                self._background.acknowledge(ask.request_id)
+        if reply.outcomes:
+            read, runs = [], Runs()
+            for outcome in reply.outcomes:
+                ask = asks.pop(outcome.number, None)
+                if ask is not None and not ask.answer.done():  # else it is not wanted any more
+                    of_outcome(ask, outcome, runs)
+                    read.append(ask.request_id)
+            if self._options.acknowledges:
+                self._background.acknowledge(read)
         tickets = reply.tickets
         for number, index in zip(tickets.numbers, tickets.indexes, strict=True):
             ask = asks.pop(number, None)
@@ -266,10 +278,7 @@ class Engine:
             self._background.failed(control, OutcomeUnknown(error.message))
         for ask in asks:
             ask.is_lost = True
-        if error.slug == Overloaded.slug:
-            self._later(asks, error)
-        else:
-            self._again(asks)
+        self._later(asks, error) if error.slug == Overloaded.slug else self._again(asks)
 
     def learned(self, reply: pb.NodesReply) -> None:
         """Take in who the nodes are."""
@@ -279,7 +288,7 @@ class Engine:
 
     def _refused(self, link: Link, message: pb.SessionError) -> None:
         """Take in an error: it is the answer, or the answer is elsewhere, or later."""
-        error = of_message(message.error)
+        error = error_in(message.error)
         is_final = error.definite and error.slug not in RETRIED
         asks: list[Ask] = []
         for number in message.numbers:
@@ -310,7 +319,7 @@ class Engine:
             return False
         if link is self._link:
             self._link = None
-            self._nodes.leader = error.leader if error.leader != link.address else ""
+            self._nodes.left(link.address, error.leader)
             self._end_if_idle(link)
             self._wake()
         return True
@@ -339,10 +348,7 @@ class Engine:
 
     def _wake(self) -> None:
         """Let what is ready be said, by whoever leads."""
-        if self._link is not None:
-            self._link.wake()
-        else:
-            self._find()
+        self._link.wake() if self._link is not None else self._find()
 
     def _find(self) -> None:
         if self._finding is None and not self._is_over:
@@ -353,7 +359,7 @@ class Engine:
         self._finding = None
         waiters, self._waiters = self._waiters, []
         for each in waiters:
-            _end_pause(each)
+            end_wait(each)
         if not task.cancelled():
             task.result()  # else what nobody meant would be lost
 
@@ -371,8 +377,8 @@ class Engine:
             if self._nodes.has_met and not self._has_work():
                 return
             attempts += 1
-            limit_s = self._options.connect_timeout_s
-            if not self._nodes.has_met and self._loop.time() - began >= limit_s:
+            is_late = self._loop.time() - began >= self._options.connect_timeout_s
+            if not self._nodes.has_met and (is_late or self._nodes.is_denied):
                 error = self._nodes.nobody()
                 for ask in self._ready.take():
                     ask.fail(error)
@@ -392,8 +398,3 @@ class Engine:
         task = self._loop.create_task(link.close())
         self._ending[task] = None
         task.add_done_callback(lambda task: self._ending.pop(task, None))
-
-
-def _end_pause(pause: asyncio.Future[None]) -> None:
-    if not pause.done():
-        pause.set_result(None)

@@ -23,9 +23,26 @@ from raftbatch.ids import REQUEST_ID_TAIL_BYTES, make_request_id
 T = TypeVar("T")
 
 
+_TAILS = 256  # of request ids, drawn at once: each draw is a call of the system
+_tails: list[str] = []
+
+
 def new_request_id() -> str:
     """Return an id that nobody ever had: 128 bits, in the order of time. Survives a fork."""
-    return make_request_id(time.time_ns() // 1_000_000, os.urandom(REQUEST_ID_TAIL_BYTES))
+    try:
+        tail = _tails.pop()
+    except IndexError:
+        drawn = os.urandom(_TAILS * REQUEST_ID_TAIL_BYTES).hex()
+        step = 2 * REQUEST_ID_TAIL_BYTES
+        tails = [drawn[begin : begin + step] for begin in range(0, len(drawn), step)]
+        tail = tails.pop()
+        _tails.extend(tails)
+    return make_request_id(time.time_ns() // 1_000_000, tail)
+
+
+# What was drawn before a fork is the parent's alone.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_tails.clear)
 
 
 def drawn() -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from raftbatch import tensors
@@ -50,6 +51,10 @@ class Encoded(NamedTuple):
     rows: int
     signature: str
     is_single: bool
+
+
+_encoded = partial(tuple.__new__, Encoded)
+"""As the class itself, without the checks of a call by names: there are many."""
 
 
 class _Frame(NamedTuple):
@@ -126,7 +131,7 @@ class Encoder:
             return self.encode({self._only: text})  # which says what is wrong with it
         quick = self._quick.get(len(data))
         if quick is not None:
-            return Encoded(quick[0] + data, 1, quick[1], self._is_batched)
+            return _encoded((quick[0] + data, 1, quick[1], self._is_batched))
         made = self.encode({self._only: text})
         if len(self._quick) >= _FRAMES_MAX:
             self._quick.clear()

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from raftbatch.client.asks import Ask
+from raftbatch.client.asks import Ask, end_wait
 from raftbatch.client.background import Control
 from raftbatch.client.failures import of_call
 from raftbatch.client.options import TLS
@@ -28,6 +28,7 @@ T = TypeVar("T")
 OPEN_S = 2.0
 """No node takes so long to say who it is: it is gone, or stands still."""
 
+_SESSION = "/raftbatch.v1.Gateway/Session"  # its requests are bytes already
 _PROBE_S = 2.0
 _LEADERLESS_MAX = 2  # probes in succession that find a node without a leader: it is cut off
 
@@ -45,8 +46,8 @@ _OPTIONS = [
 class Owner(Protocol):
     """Who decides what is said on links, and is told what is heard."""
 
-    def next_message(self, link: Link) -> pb.SessionRequest | None:
-        """Return what is to be said now; None: nothing."""
+    def next_message(self, link: Link) -> bytes | None:
+        """Return what is to be said now, a SessionRequest's bytes; None: nothing."""
         ...
 
     def heard(self, link: Link, reply: pb.SessionReply) -> None:
@@ -76,6 +77,7 @@ class Link:
         asks: what is owed, by number.
         controls: the same, of what is said in the background.
         dropped: numbers whose answers are not wanted any more, and the node is to be told.
+        woken: the owner is to be asked what is to be said: see `wake`.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Link:
         self._owner = owner
         self._channel = channel
         self._call = call
-        self._wake = asyncio.Event()
+        self.woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._has_heard = True
@@ -109,13 +111,13 @@ class Link:
 
     def wake(self) -> None:
         """Let the owner be asked what is to be said, in the loop's next turn."""
-        self._wake.set()
+        self.woken.set()
 
     def drop(self, number: int) -> None:
         """Ask for that answer no more."""
         if self.asks.pop(number, None) is not None:
             self.dropped.append(number)
-            self._wake.set()
+            self.woken.set()
 
     async def models(self, name: str) -> pb.ModelsReply:
         """Return the versions of a model, as far as the node knows.
@@ -124,6 +126,14 @@ class Link:
             RaftbatchError: it does not answer.
         """
         return await self._call_of(GatewayStub(self._channel).Models(pb.ModelsRequest(name=name)))
+
+    async def nodes(self) -> pb.NodesReply:
+        """Return who the nodes are, as far as this one knows.
+
+        Raises:
+            RaftbatchError: it does not answer.
+        """
+        return await self._call_of(GatewayStub(self._channel).Nodes(pb.NodesRequest()))
 
     async def close(self) -> None:
         """End it, whatever is owed."""
@@ -174,8 +184,8 @@ class Link:
     async def _write(self) -> None:
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
+                await self.woken.wait()
+                self.woken.clear()
                 while (message := self._owner.next_message(self)) is not None:
                     await self._call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -214,8 +224,7 @@ class Link:
             raise of_call(self.address, error) from None
 
     async def _ask_for_nodes(self) -> None:
-        nodes: Awaitable[pb.NodesReply] = GatewayStub(self._channel).Nodes(pb.NodesRequest())
-        reply = await self._call_of(nodes)
+        reply = await self.nodes()
         self._leaderless = 0 if reply.leader_id else self._leaderless + 1
         self._owner.learned(reply)
         if self._leaderless > _LEADERLESS_MAX:
@@ -223,7 +232,7 @@ class Link:
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._timer = over.get_loop().call_later(_PROBE_S, partial(_set, over))
+        self._timer = over.get_loop().call_later(_PROBE_S, partial(end_wait, over))
         await over
 
 
@@ -240,7 +249,8 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
         RaftbatchError: it does not answer, or refuses; nothing was done.
     """
     channel = _channel(address, tls, name)
-    call: Any = GatewayStub(channel).Session()
+    session: Any = channel.stream_stream(_SESSION, None, pb.SessionReply.FromString)
+    call = session()
     link: Link | None = None
     try:
         async with asyncio.timeout(OPEN_S):
@@ -269,8 +279,3 @@ def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
 async def _close(channel: grpc.aio.Channel, call: Any) -> None:
     call.cancel()
     await channel.close()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

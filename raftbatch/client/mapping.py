@@ -1,80 +1,174 @@
 """Many requests, with so many in flight, and their results in order.
 
-What lives here: that, for whatever a request is. Called by: `aio`. Tasks: one for each
-request that is in flight; they end with the generator.
+What lives here: that, for whatever a request is, without a task for each. Called by: `aio`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from typing import Any, Protocol
 
+from raftbatch.client.progress import Progress
 from raftbatch.errors import InvalidRequest, RaftbatchError
 
 _HELD_OF_IN_FLIGHT = 4  # results that are held for the one before them
 
 
+class Asking(Protocol):
+    """Who is asked; see `engine`."""
+
+    def settled(self, ask: Any) -> None:
+        """Take in that an ask has its answer, or is abandoned."""
+        ...
+
+    def abandon(self, ask: Any, *, is_cancelled: bool) -> None:
+        """Want an answer no more."""
+        ...
+
+
+class Mapping:
+    """How many are in flight, and who waits for an end."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._change: asyncio.Future[None] | None = None
+
+    async def changed(self) -> None:
+        """Return when one or more have ended since."""
+        self._change = asyncio.get_running_loop().create_future()
+        await self._change
+
+    def over(self) -> None:
+        """Take in that one has ended."""
+        self.running -= 1
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+
+
+class Slot:
+    """Where the answer to one item comes to: a future, but that nobody is called back.
+
+    Args:
+        mapping: of all items.
+
+    Attributes:
+        result: the answer; None while there is none, or where it is an error.
+        error: the answer, where it is one.
+        task: that finds the answer, where it takes one.
+    """
+
+    __slots__ = ("_ask", "_engine", "_is_done", "_mapping", "error", "result", "task")
+
+    def __init__(self, mapping: Mapping) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._engine: Asking | None = None
+        self._ask: Any = None
+        self.task: asyncio.Task[Any] | None = None
+        self._is_done = False
+        self._mapping = mapping
+
+    def begun(self, engine: Asking, ask: Any) -> None:
+        """Take in what was asked for, and of whom: it is settled when this is over."""
+        self._engine, self._ask = engine, ask
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._is_done
+
+    def set_result(self, result: Any, /) -> None:
+        """Take it."""
+        self.result = result
+        self._over()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take an error."""
+        self.error = error
+        self._over()
+
+    def end(self) -> None:
+        """Want no answer any more."""
+        if not self._is_done:
+            engine, ask = self._engine, self._ask
+            self._over()
+            if engine is not None:
+                engine.abandon(ask, is_cancelled=True)
+            if self.task is not None:
+                self.task.cancel()
+
+    def _over(self) -> None:
+        self._is_done = True
+        if self._engine is not None:
+            self._engine.settled(self._ask)
+            self._engine = self._ask = None
+        self._mapping.over()
+
+
 async def run_all(
-    call: Callable[[Any], Coroutine[Any, Any, Any]],
+    start: Callable[[Any, Slot], None],
     items: Iterable[Any],
     in_flight: int,
     return_errors: bool,
+    progress: Progress,
 ) -> AsyncGenerator[Any, None]:
-    """Yield what calls return, in the order of the items.
+    """Yield what requests return, in the order of the items.
 
     Args:
-        call: makes the call of an item.
+        start: begins an item's request, whose answer comes to its slot, now or later.
         items: taken as there is room.
-        in_flight: calls at once, at most.
-        return_errors: yield errors of the calls, rather than to raise the first.
+        in_flight: requests at once, at most.
+        return_errors: yield errors of requests, rather than to raise the first.
+        progress: is told of each that is yielded.
 
     Raises:
         InvalidRequest: `in_flight` is none; definite.
-        RaftbatchError: a call's; those in flight are cancelled.
+        RaftbatchError: a request's; those in flight are cancelled.
     """
     if in_flight < 1:
         raise InvalidRequest("in_flight must be from 1")
-    started: deque[asyncio.Task[Any]] = deque()
-    ended = asyncio.Event()
-    running = 0
-
-    def over(_: asyncio.Task[Any]) -> None:
-        nonlocal running
-        running -= 1
-        ended.set()
-
+    mapping = Mapping()
+    started: deque[Slot] = deque()
     source = iter(items)
-    is_exhausted = False
+    has_more = True
     try:
-        while True:
-            while (
-                not is_exhausted
-                and running < in_flight
-                and len(started) < in_flight * _HELD_OF_IN_FLIGHT
-            ):
-                try:
-                    item = next(source)
-                except StopIteration:
-                    is_exhausted = True
-                    break
-                task = asyncio.create_task(call(item))
-                task.add_done_callback(over)
-                started.append(task)
-                running += 1
-            if not started:
-                return
-            if not started[0].done():
-                await ended.wait()
-                ended.clear()
-                continue
-            first = started.popleft()
-            error = first.exception()
-            if error is not None and not (return_errors and isinstance(error, RaftbatchError)):
-                raise error
-            yield error or first.result()
+        with progress as bar:
+            while True:
+                has_more = has_more and _began(start, source, mapping, started, in_flight)
+                if not started:
+                    return
+                if not started[0].done():
+                    await mapping.changed()
+                    continue
+                first = started.popleft()
+                error = first.error
+                if error is not None and not (return_errors and isinstance(error, RaftbatchError)):
+                    raise error
+                bar.advance()
+                yield error or first.result
     finally:
-        for task in started:
-            task.cancel()
-        await asyncio.gather(*started, return_exceptions=True)
+        for slot in started:
+            slot.end()
+        tasks = [slot.task for slot in started if slot.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _began(
+    start: Callable[[Any, Slot], None],
+    source: Iterator[Any],
+    mapping: Mapping,
+    started: deque[Slot],
+    in_flight: int,
+) -> bool:
+    """Begin requests while there is room; return whether there may be more items."""
+    while mapping.running < in_flight and len(started) < in_flight * _HELD_OF_IN_FLIGHT:
+        try:
+            item = next(source)
+        except StopIteration:
+            return False
+        slot = Slot(mapping)
+        started.append(slot)
+        mapping.running += 1
+        start(item, slot)
+    return True

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from raftbatch.client.link import Link, Owner, open_link
 from raftbatch.client.options import TLS
-from raftbatch.errors import InvalidRequest, NoLeader, RaftbatchError
+from raftbatch.errors import InvalidRequest, NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.ids import is_address
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -24,6 +24,7 @@ class Nodes:
         addresses: client addresses that are known at the start, `host:port`; one is
             enough, if that node is up.
         tls: certificates; None: without.
+        forward: whether any node will do: those that were named are asked first then.
 
     Attributes:
         leader: who is believed to lead; empty: nobody.
@@ -33,39 +34,60 @@ class Nodes:
         InvalidRequest: there is none, or one is no address; definite.
     """
 
-    def __init__(self, addresses: Sequence[str], tls: TLS | None) -> None:
+    def __init__(self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False) -> None:
         wrong = [each for each in addresses if not is_address(each)]
         if wrong or not addresses:
             raise InvalidRequest(
                 f"{wrong[0]!r} is not host:port" if wrong else "name a node: its host:port"
             )
         self._named = list(dict.fromkeys(addresses))
-        self._told: list[str] = []
+        self._told: dict[str, str] = {}  # by the node's name, and only those of the last answer
         self._names = dict(tls.names) if tls is not None else {}
         self._tls = tls
+        self._forward = forward
+        self._left = ""
         self._said: dict[str, str] = {}
         self._turn = 0
+        self._denied: RaftbatchError | None = None
         self.leader = ""
         self.has_met = False
 
     @property
     def addresses(self) -> list[str]:
         """All that are known, those that nodes have told first."""
-        return list(dict.fromkeys([*self._told, *self._named]))
+        return list(dict.fromkeys([*self._told.values(), *self._named]))
 
     def learned(self, reply: pb.NodesReply) -> None:
-        """Take in who the nodes are, as one of them tells it."""
-        self._told = [each.address for each in reply.nodes if is_address(each.address)]
+        """Take in who the nodes are, as one of them tells it.
+
+        Where that one does not know a node's address, an earlier one's word still holds.
+        """
+        before, self._told = self._told, {}
         for each in reply.nodes:
-            self._names[each.address] = each.node_id
-            if each.node_id == reply.leader_id and not self.leader:
-                self.leader = each.address
+            address = each.address or before.get(each.node_id, "")
+            if not is_address(address):
+                continue
+            self._told[each.node_id] = address
+            self._names[address] = each.node_id
+            if each.node_id == reply.leader_id and not (self.leader or self._forward):
+                self.leader = address
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether nodes answer that this client may not ask them, and nothing else."""
+        return self._denied is not None
+
+    def left(self, address: str, leader: str) -> None:
+        """Take in that a node has sent the client away, to whoever leads where it says so."""
+        self.leader = leader if leader != address else ""
+        self._left = address
 
     async def find(self, owner: Owner) -> Link | None:
         """Ask each node once, those first that are said to lead; return whoever leads.
 
-        Where nobody says who does, whoever answered first: it takes requests as soon as
-        it leads, and says where to go as soon as it knows. None: nobody answers.
+        Where nobody says who does, or any node will do, whoever answered first: it takes
+        requests as soon as it leads, or hands them on, and says where to go as soon as it
+        knows. None: nobody answers.
         """
         waiting = self._order()
         tried: list[str] = []
@@ -80,16 +102,20 @@ class Nodes:
                     link = await open_link(owner, address, self._tls, self._names.get(address, ""))
                 except RaftbatchError as error:
                     self._said[address] = error.message
+                    if isinstance(error, PermissionDenied):
+                        self._denied = error
                     if address == self.leader:
                         self.leader = ""
                     continue
-                self.has_met = True
+                self.has_met, self._denied = True, None
                 hint = link.opened.leader
                 if hint == address:
                     self.leader = address
+                if hint == address or self._forward:
                     return link
                 if hint and hint not in tried:
                     waiting.insert(0, hint)
+                    await self._learn_name(link, hint)
                 if spare is None and not hint:
                     spare = link
                 else:
@@ -100,8 +126,22 @@ class Nodes:
             if spare is not None:
                 await spare.close()
 
-    def nobody(self) -> NoLeader:
-        """Return the error that none of those that were named at the start answers."""
+    async def _learn_name(self, link: Link, hint: str) -> None:
+        """Learn who is at an address that nobody has named yet: its certificate bears that name."""
+        if self._tls is None or hint in self._names:
+            return
+        try:
+            self.learned(await link.nodes())
+        except RaftbatchError as error:
+            self._said[link.address] = error.message
+
+    def nobody(self) -> RaftbatchError:
+        """Return the error that none of those that were named at the start answers.
+
+        Where one answers that this client may not ask it, that is the error.
+        """
+        if self._denied is not None:
+            return self._denied
         each = "; ".join(f"{address}: {text}" for address, text in self._said.items())
         return NoLeader(
             f"none of the nodes that were named answers ({each}). One that is up is enough, "
@@ -111,7 +151,9 @@ class Nodes:
     def _order(self) -> list[str]:
         """Return whom to ask: the leader, then the others, another one first each time."""
         others = [each for each in self.addresses if each != self.leader]
-        if others:
+        if self._forward:  # those that were named may be all that this client reaches
+            others.sort(key=lambda each: (each == self._left, each not in self._named))
+        elif others:
             turn = self._turn % len(others)
             self._turn += 1
             others = others[turn:] + others[:turn]

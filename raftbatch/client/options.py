@@ -47,6 +47,9 @@ class ClientOptions:
             read, and may go. Without it outcomes stay for their whole retention, and the
             cluster takes nothing new once they fill its bound.
         close_timeout_s: how long `close` waits for what is to be said in the background.
+        forward: whether any node may be asked, and hands on to the leader what is the leader's:
+            for clients that do not reach all nodes. It costs the cluster a hop and a copy of each
+            request; else the client goes to the leader by itself.
         tls: None: without.
     """
 
@@ -56,6 +59,7 @@ class ClientOptions:
     pending_max: int = 100_000
     acknowledges: bool = True
     close_timeout_s: float = 2.0
+    forward: bool = False
     tls: TLS | None = None
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """A bar for many requests, where somebody watches.
 
-What lives here: that. Called by: `aio`, `sync`. rich is imported only for a bar.
+What lives here: that. Called by: `mapping`. rich is imported only for a bar.
 """
 
 from __future__ import annotations

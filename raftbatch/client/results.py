@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from raftbatch.client.asks import Ask
 
 
+_OK = pb.OUTCOME_KIND_OK
+
+
 class Result:
     """The outputs of a request whose outcome is `ok`.
 
@@ -29,6 +32,8 @@ class Result:
     Args:
         request_id: of the request.
         outcome: what the node says.
+        run: which run gave it, as bytes, where they are made already.
+        is_single: see below.
 
     Attributes:
         request_id: of the request.
@@ -41,15 +46,22 @@ class Result:
 
     __slots__ = ("_run", "at_ms", "ended_index", "index", "is_single", "payload", "request_id")
 
-    def __init__(self, request_id: str, outcome: pb.Outcome) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        outcome: pb.Outcome,
+        run: bytes | None = None,
+        *,
+        is_single: bool = False,
+    ) -> None:
         self.request_id = request_id
         self.index: int = outcome.index
         self.ended_index: int = outcome.ended_index
         self.at_ms: int = outcome.at_ms
         self.payload: bytes = outcome.result
-        self.is_single = False
+        self.is_single = is_single
         # Bytes: the message would keep all others that came with it.
-        self._run: bytes = outcome.run.SerializeToString()
+        self._run = outcome.run.SerializeToString() if run is None else run
 
     def __getitem__(self, name: str) -> Any:
         """Return an output.
@@ -102,11 +114,30 @@ class Result:
         return pb.Run.FromString(self._run)
 
 
-def of_outcome(ask: Ask, outcome: pb.Outcome) -> None:
+class Runs:
+    """The runs of a message's outcomes, as bytes: outcomes of one run stand together."""
+
+    __slots__ = ("_key", "_run")
+
+    def __init__(self) -> None:
+        self._key = (0, 0, 0, 0)
+        self._run = b""
+
+    def of(self, outcome: pb.Outcome) -> bytes:
+        """Return the run of an outcome."""
+        run = outcome.run
+        key = (run.batch, run.fence, run.infer_ns, run.output_ns)
+        if key != self._key:
+            self._key, self._run = key, run.SerializeToString()
+        return self._run
+
+
+def of_outcome(ask: Ask, outcome: pb.Outcome, runs: Runs) -> None:
     """Give a request's outcome to whoever waits for it."""
     kind = outcome.kind
-    if kind == pb.OUTCOME_KIND_OK:
-        ask.answer.set_result(Result(ask.request_id, outcome))
+    if kind == _OK:
+        single, run = ask.is_single, runs.of(outcome)
+        ask.answer.set_result(Result(ask.request_id, outcome, run, is_single=single))
     elif kind == pb.OUTCOME_KIND_FAILED:
         message = outcome.message or f"the model failed ({outcome.code})"
         ask.answer.set_exception(RequestFailed(message, code=outcome.code))

@@ -1,34 +1,32 @@
 """A cluster on this machine, by names: its directory, its processes, and how it stands with it.
 
-What lives here: the one object that others use. What must never live here: restarting on its
-own (`supervisor`). Called by: `raftbatch up`, the demo, tests and chaos. Its methods block; any
-thread may call them, for different processes at one time.
+What lives here: the one object that others use. What must never live here: the choice of a
+configuration (`directory`), restarting on its own (`supervisor`). Called by: `raftbatch up`, the
+demo, tests and chaos. Its methods block; any thread may call them, for different processes at one
+time.
 """
 
 from __future__ import annotations
 
 import signal
-from importlib import resources
 from pathlib import Path
 from threading import Event
 from types import TracebackType
 from typing import Self
 
-from raftbatch.config import load
-from raftbatch.errors import CannotStart, InvalidRequest
+from raftbatch.errors import CannotStart
 from raftbatch.local import configuration, ports
-from raftbatch.local.configuration import Addresses
+from raftbatch.local.directory import ClusterDirectory
 from raftbatch.local.looking import Statuses, agreed, statuses, unready
 from raftbatch.local.processes import LocalProcess
-from raftbatch.realworld import RealClock, RealEntropy, RealFiles
+from raftbatch.realworld import RealClock
 
-NODES, EXECUTORS = 3, 2
+EXECUTORS = 2
 
 _LOOK_S = 0.1  # between two looks at the nodes
 _JOIN_S = 120  # executors are begun with the nodes, which first have to found a cluster
 _DRAIN_S = 5
 _STOP_S = 15.0  # a node is gone `stop_ms_max` after the signal, 10 s, whatever hangs
-_FILE = "cluster.toml"
 _JOINED = '"event": "executor.joined"'
 
 
@@ -39,9 +37,9 @@ class LocalCluster:
         directory: where its configuration, data and logs are; made where it is missing. If there
             is a cluster in it, that one goes on, at its addresses.
         config: a configuration, of which a copy is made there, with addresses of this machine and
-            data in the directory. None: what the directory has, or the built-in one, which runs
-            the model `echo`.
-        nodes: how many, of the built-in one; None: as many as are there, or 3.
+            data in the directory; it may leave out `[nodes]` and `[cluster]`. None: what the
+            directory has, or the built-in one, which runs the model `echo`.
+        nodes: how many, where no configuration names them; None: as many as are there, or 3.
         executors: how many; None: 2, or none where no model says what executors run.
         keeps_ports: whether a new cluster gets the addresses that its configuration names, where
             nobody uses one of them; else, and without this, free ports.
@@ -67,33 +65,16 @@ class LocalCluster:
         executors: int | None = None,
         keeps_ports: bool = False,
     ) -> None:
-        self.directory = directory
-        self.config = directory / _FILE
-        self.has_other_ports = False
+        self._place = place = ClusterDirectory(directory, config, nodes, keeps_ports)
         self._processes: dict[str, LocalProcess] = {}
         self._never = Event()
-        files = RealFiles()
-        try:
-            (directory / "logs").mkdir(parents=True, exist_ok=True)
-            self._lock = files.lock(str(directory / "lock"))
-        except BlockingIOError as error:
-            raise CannotStart(
-                f"{directory} is in use, {error.strerror}: stop that one, or name another directory"
-            ) from None
-        except OSError as error:
-            raise CannotStart(f"{directory} cannot be used: {error.strerror or error}") from None
-        try:
-            self._configure(config, nodes, keeps_ports)
-            self._file = load(files, str(self.config))
-            self._file.operator()  # as we will be asked to show it
-            self.nodes: tuple[str, ...] = tuple(map(str, self._file.nodes))
-            values = configuration.parsed(self._read(self.config), str(self.config))
-            default = EXECUTORS if configuration.has_executors(values) else 0
-            count = default if executors is None else executors
-            self.executors = configuration.executor_names(count, self.nodes)
-        except BaseException:
-            self._lock.release()
-            raise
+        self.directory = directory
+        self.config = place.config
+        self.has_other_ports = place.has_other_ports
+        self.nodes: tuple[str, ...] = tuple(map(str, place.file.nodes))
+        default = EXECUTORS if configuration.has_executors(place.values) else 0
+        count = default if executors is None else executors
+        self.executors = configuration.executor_names(count, self.nodes)
 
     def __enter__(self) -> Self:
         """Return it."""
@@ -113,19 +94,19 @@ class LocalCluster:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Client addresses of the nodes, in the order of their names."""
-        return tuple(each.client for each in self._file.nodes.values())
+        return tuple(each.client for each in self._place.file.nodes.values())
 
     def address(self, node: str) -> str:
         """Return the client address of a node."""
-        return self._file.node(node).client
+        return self._place.file.node(node).client
 
     def data_dir(self, node: str) -> Path:
         """Return the data directory of a node."""
-        return self.directory / configuration.DATA_DIR.replace("{node}", node)
+        return self._place.data_dir(node)
 
     def log_file(self, name: str) -> Path:
         """Return the log file of a node or an executor."""
-        return self.directory / "logs" / f"{name}.log"
+        return self._place.log_file(name)
 
     def pid(self, name: str) -> int:
         """Return the number of a process that was begun."""
@@ -136,10 +117,17 @@ class LocalCluster:
         return name in self._processes and self._processes[name].is_alive
 
     def ending(self, name: str) -> str:
-        """Return how a process ended, and what it said last; empty while it has not."""
+        """Return how a process ended, and what it said last, if it could; empty: it has not."""
         process = self._processes[name]
         how = process.ending()
-        return f"{how}; its last lines, of {process.log}:\n{process.said()}" if how else ""
+        if not how or process.was_ended:
+            return how and f"{how}; its log is {process.log}"
+        why = process.why().replace(str(self.config), self._place.source)
+        return f"{how}: {why or 'it said nothing'}"
+
+    def examples(self) -> list[str]:
+        """Return a request for each model, as `raftbatch infer` takes it."""
+        return configuration.examples(self._place.values)
 
     # What can be done.
 
@@ -150,16 +138,14 @@ class LocalCluster:
             CannotStart: a port is in use, or a process cannot be begun.
         """
         idle = [name for name in self.nodes if not self.is_alive(name)]
-        in_use = ports.taken(
-            address
-            for node in idle
-            for address in (self._file.node(node).peer_listen, self._file.node(node).client_listen)
-        )
+        where = configuration.addresses_of(self._place.values, str(self.config))
+        in_use = ports.taken(each for node in idle for each in where[node].values())
         if in_use:
             raise CannotStart(
                 f"{', '.join(in_use)}: somebody listens there already; stop that process, or name "
                 f"another directory (the addresses of this one stand in {self.config})"
             )
+        self._place.note_founding()
         for name in (*self.nodes, *self.executors):
             if not self.is_alive(name):
                 self._begin(name)
@@ -212,13 +198,13 @@ class LocalCluster:
         finally:
             for process in self._processes.values():
                 process.kill()
-            self._lock.release()
+            self._place.release()
 
     # How it stands with it.
 
     def statuses(self, timeout_s: float = 2.0) -> Statuses:
         """Return what those nodes say that answer in that time."""
-        return statuses(self._file, timeout_s)
+        return statuses(self._place.file, timeout_s)
 
     def missing(self) -> str:
         """Return what is still waited for until all are there; empty: nothing.
@@ -228,7 +214,7 @@ class LocalCluster:
         """
         for name in (*self.nodes, *self.executors):
             if name not in self._processes:
-                return f"{name} was not started"
+                raise CannotStart(f"{name} was not begun: start() comes first")
             if ending := self.ending(name):
                 raise CannotStart(f"{name} does not run: {ending}")
         for name in self.executors:
@@ -258,11 +244,15 @@ class LocalCluster:
         """
         clock = RealClock()
         end_ns = clock.monotonic_ns() + int(timeout_s * 1e9)
-        while not (found := agreed(self.statuses())):
+        while not (found := self.look_for_leader()):
             if clock.monotonic_ns() > end_ns:
                 raise CannotStart(f"no node leads after {timeout_s:g} s")
             self._never.wait(_LOOK_S)
         return found
+
+    def look_for_leader(self) -> str:
+        """Return who leads now, as a majority says; empty: nobody."""
+        return agreed(self.statuses())
 
     def _begin(self, name: str) -> None:
         if name in self._processes:
@@ -278,59 +268,3 @@ class LocalCluster:
             self._processes[name] = LocalProcess(name, arguments, self.log_file(name))
         except OSError as error:
             raise CannotStart(f"{name} cannot be begun: {error}") from None
-
-    def _configure(self, config: Path | None, nodes: int | None, keeps_ports: bool) -> None:
-        """Write the configuration, unless the one that is there is to be used."""
-        earlier: Addresses = {}
-        if self.config.exists():
-            path = str(self.config)
-            earlier = configuration.addresses_of(
-                configuration.parsed(self._read(self.config), path), path
-            )
-        if config is None:
-            if earlier:
-                self._check_same(earlier, nodes or len(earlier))
-                return
-            template = resources.files("raftbatch.local").joinpath(_FILE).read_text("utf-8")
-            addresses = configuration.built_in_addresses(nodes or NODES)
-            text = configuration.built_in(template, self._placed(addresses, keeps_ports))
-        else:
-            values = configuration.parsed(self._read(config), str(config))
-            addresses = configuration.addresses_of(values, str(config))
-            if earlier and earlier.keys() != addresses.keys():
-                raise InvalidRequest(
-                    f"{self.directory} holds a cluster of the nodes {', '.join(earlier)}, and "
-                    f"{config} names {', '.join(addresses)}: name another directory"
-                )
-            chosen = earlier or self._placed(addresses, keeps_ports)
-            heading = f"Made from {config}, anew at each start with that file."
-            folder = str(config.absolute().parent)
-            text = configuration.placed(values, folder, chosen, heading)
-        self.config.write_text(text, "utf-8")
-
-    def _check_same(self, earlier: Addresses, nodes: int) -> None:
-        if len(earlier) != nodes:
-            raise InvalidRequest(
-                f"{self.directory} holds a cluster of {len(earlier)} nodes, not of {nodes}: leave "
-                "the number out, name another directory, or remove this one and all that is in it"
-            )
-
-    def _placed(self, wanted: Addresses, keeps_ports: bool) -> Addresses:
-        """Return where the nodes of a new cluster are to be."""
-        if keeps_ports:
-            all_wanted = [each for keys in wanted.values() for each in keys.values()]
-            if not ports.taken(all_wanted):
-                return wanted
-            self.has_other_ports = True
-        count = sum(map(len, wanted.values()))
-        free = ports.free_ports(count, RealEntropy())
-        return {
-            node: {key: f"127.0.0.1:{free.pop()}" for key in keys} for node, keys in wanted.items()
-        }
-
-    @staticmethod
-    def _read(path: Path) -> str:
-        try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"{path}: {getattr(error, 'strerror', '') or error}") from None

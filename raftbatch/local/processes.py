@@ -9,6 +9,8 @@ What lives here: that. What must never live here: what it is for. Called by: `cl
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ _LOG_BYTES_MAX = 16 << 20
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 1 << 20
 _TAIL_LINES = 8
+_ERROR = "Error: "
 _KILL_S = 30.0  # of a process that the kernel cannot end at once, since its disk hangs
 
 
@@ -87,19 +90,37 @@ class LocalProcess:
             return f"it exited with status {status}"
         return f"it was ended by {signal.Signals(-status).name}"
 
-    def said(self) -> str:
-        """Return the last lines that it wrote."""
+    @property
+    def was_ended(self) -> bool:
+        """Whether a signal ended it, so that it could not say why."""
+        status = self._process.poll()
+        return status is not None and status < 0
+
+    def why(self) -> str:
+        """Return its last word why it ended; if it said none, the last lines of its log."""
         with self.log.open("rb") as log:
             end = log.seek(0, os.SEEK_END)
             log.seek(max(self._begin, end - _TAIL_BYTES))
             lines = log.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-        return "\n".join(lines[-_TAIL_LINES:])
+        errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
+        if errors:
+            return "\n".join(lines[errors[-1] :]).removeprefix(_ERROR)
+        return "\n".join([f"{self.log} ends with", *lines[-_TAIL_LINES:]])
 
     def has_said(self, text: str) -> bool:
         """Return whether it wrote this; looked for in its first lines."""
         with self.log.open("rb") as log:
             log.seek(self._begin)
             return text.encode() in log.read(_HEAD_BYTES)
+
+
+def own_command() -> str:
+    """Return how a person runs this command in another terminal, in the same folder."""
+    name = sys.argv[0]
+    if name.endswith("__main__.py"):
+        return f"{sys.executable} -m raftbatch"
+    is_found = shutil.which("raftbatch") == str(Path(name).absolute())
+    return "raftbatch" if is_found else shlex.quote(name)
 
 
 def _safe() -> list[str]:

@@ -27,6 +27,7 @@ class RealConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._peer = "unknown"
         self._certificate_name: str | None = None
+        self._certificate_uris: tuple[str, ...] = ()
         self._room = memoryview(bytearray(_ROOM_BYTES))
         self._unread = bytearray()
         self._receiver: Receiver | None = None
@@ -48,6 +49,11 @@ class RealConnection(asyncio.BufferedProtocol):
     def certificate_name(self) -> str | None:
         """The verified certificate's common name; None also where it has several, or none."""
         return self._certificate_name
+
+    @property
+    def certificate_uris(self) -> tuple[str, ...]:
+        """The verified certificate's URIs."""
+        return self._certificate_uris
 
     async def read(self, length_max: int) -> bytes:
         """Return what has arrived."""
@@ -118,7 +124,9 @@ class RealConnection(asyncio.BufferedProtocol):
         """Begin; with TLS, once the handshake is done."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._peer = address_text(transport.get_extra_info("peername"))
-        self._certificate_name = _common_name(transport.get_extra_info("peercert"))
+        certificate = transport.get_extra_info("peercert")
+        self._certificate_name = _common_name(certificate)
+        self._certificate_uris = _uris(certificate)
         self._transport.set_write_buffer_limits(high=_QUEUED_BYTES_HIGH)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's name
@@ -200,6 +208,14 @@ def _common_name(certificate: object) -> str | None:
         if key == "commonName"
     ]
     return str(names[0]) if len(names) == 1 else None
+
+
+def _uris(certificate: object) -> tuple[str, ...]:
+    """Return the URIs among the alternative names of a certificate in that form."""
+    if not isinstance(certificate, dict):
+        return ()
+    names = certificate.get("subjectAltName", ())
+    return tuple(str(value) for kind, value in names if kind == "URI")
 
 
 def address_text(address: object) -> str:

@@ -48,13 +48,14 @@ def read_pem(path: str) -> bytes:
         raise _unreadable(path, error) from None
 
 
-def load_tls(ca: str, certificate: str, key: str) -> RealTLS:
+def load_tls(ca: str, certificate: str, key: str, *, is_client: bool = False) -> RealTLS:
     """Read the files of a node, and try them on each other.
 
     Args:
         ca: path of the authority's certificate, in PEM.
         certificate: of this node's, with those between it and the authority's.
         key: of its private key, without a password.
+        is_client: whether the certificate is shown to servers alone, and may be good for no more.
 
     Raises:
         CannotStart: a file cannot be read, they do not belong together, or the
@@ -70,7 +71,12 @@ def load_tls(ca: str, certificate: str, key: str) -> RealTLS:
         _load_own(context, certificate, key)
         contexts.append(context)
     server, client = contexts
-    return RealTLS(server, client, _tried(server, client, ca, certificate))
+    client.verify_mode = ssl.CERT_NONE if is_client else ssl.CERT_REQUIRED
+    try:
+        name = _tried(server, client, ca, certificate)
+    finally:
+        client.verify_mode = ssl.CERT_REQUIRED
+    return RealTLS(server, client, name)
 
 
 def _load_authority(context: ssl.SSLContext, ca: str) -> None:
@@ -136,7 +142,7 @@ def _tried(server: ssl.SSLContext, client: ssl.SSLContext, ca: str, certificate:
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """Return the server's certificate, as the client sees it.
+    """Return the client's certificate, as the server sees it: the same as its own.
 
     Raises:
         ssl.SSLError: one of them does not accept the other.
@@ -152,7 +158,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, An
                 waiting = True
         if not waiting:
             break
-    return ends[0].getpeercert() or {}
+    return ends[1].getpeercert() or {}
 
 
 _VERDICTS = {

@@ -59,8 +59,6 @@ def _admit_one(ledger: Ledger, record: r.Admit, place: int, admitted: Event) -> 
         ledger.counts.refused += 1
         return
     default_ms = model.default_timeout_ms if model is not None else 0
-    # Whoever lacks the beginning knows neither the ids from before nor such a default.
-    story.is_sure = not ledger.is_partial
     story.events.append(admitted)
     ledger.counts.requests += 1
     ledger.admit(story, timeout_ms or default_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from raftbatch import records as r
 from raftbatch.kinds import OutcomeKind, Ran
-from raftbatch.stories.ledger import Ledger
+from raftbatch.stories.ledger import Holder, Ledger, ModelId
 from raftbatch.stories.values import Attempt, BatchStory, Outcome, Story
 
 _SKIPPED_MAX = 1 << 32
@@ -38,6 +38,7 @@ def seal(ledger: Ledger, record: r.Seal) -> None:
     ledger.end_early(late, OutcomeKind.EXPIRED)
     if not members:
         return
+    opened = ledger.window_id(key)
     for story in members:
         ledger.leave_window(story)
     numbers = tuple(story.number for story in members)
@@ -56,14 +57,13 @@ def seal(ledger: Ledger, record: r.Seal) -> None:
         model.attempts_max if model is not None else 0,
         model.assigned_max if model is not None else 0,
         dict.fromkeys(numbers),
+        window=opened,
     )
     ledger.add_batch(batch)
     reason = record.reason.name.lower()
     sealed = ledger.event("sealed", batch=record.batch, note=reason)
     for story in members:
         story.events.append(sealed)
-        # A batch had it: so it was admitted, whatever this log lacks.
-        story.is_sure = story.is_sure or bool(story.deadline_ms or key[:2] in ledger.models)
     counts = ledger.counts
     counts.batches += 1
     counts.rows += rows
@@ -74,7 +74,7 @@ def _with_strangers(ledger: Ledger, record: r.Seal) -> dict[int, Story]:
     """Return the window, with those requests in it whose admission this log lacks."""
     for number in record.numbers:
         if number not in ledger.stories and number not in ledger.repeats:
-            stranger = Story(number, "", f"#{number}", record.key, is_whole=False, is_sure=False)
+            stranger = Story(number, "", f"#{number}", record.key, is_whole=False)
             ledger.admit(stranger, 0)
     return ledger.windows.get(record.key, {})
 
@@ -87,13 +87,8 @@ def assign(ledger: Ledger, record: r.Assign) -> None:
     if batch.assigned + 1 != record.attempt or batch.not_before_ms > ledger.now_ms:
         return
     holder = ledger.holder(record.executor, record.incarnation)
-    if holder is None or holder.is_draining or holder.is_suspended:
-        return
     slot = (batch.number, ledger.index)
-    if len(holder.held) >= holder.slots or slot in holder.held:
-        return
-    model = batch.key[:2]
-    if model in ledger.deleting or (holder.models is not None and model not in holder.models):
+    if holder is None or slot in holder.held or not _takes(ledger, holder, batch.key[:2]):
         return
     late = [
         ledger.open[number]
@@ -122,6 +117,15 @@ def assign(ledger: Ledger, record: r.Assign) -> None:
         story.events.append(assigned)
         story.assigned += 1
         story.runs += 1
+
+
+def _takes(ledger: Ledger, holder: Holder, model: ModelId) -> bool:
+    """Return whether an executor takes a batch; on trust where the log lacks its beginning."""
+    if ledger.is_partial:
+        return True
+    if holder.is_draining or holder.is_suspended or len(holder.held) >= holder.slots:
+        return False
+    return model not in ledger.deleting and model in holder.models
 
 
 def lapse(ledger: Ledger, record: r.Lapse) -> None:
@@ -288,6 +292,7 @@ def bisect(ledger: Ledger, record: r.Bisect) -> None:
             single,
             batch.assigned_max,
             dict.fromkeys(members),
+            window=batch.window,
             code=batch.code,
             message=batch.message,
         )
@@ -327,5 +332,7 @@ def _may_be_cut(batch: BatchStory) -> bool:
 
 
 def _is_next(ledger: Ledger, number: int) -> bool:
+    if ledger.is_partial:  # what was refused of what came before is not known
+        return number not in ledger.batch_stories
     least = ledger.next_batch or number
     return least <= number <= least + _SKIPPED_MAX

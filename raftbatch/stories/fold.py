@@ -20,7 +20,7 @@ from typing import assert_never
 from raftbatch import records as r
 from raftbatch.errors import Invariant
 from raftbatch.settings import Model
-from raftbatch.stories import admitting, batching
+from raftbatch.stories import admitting, batching, timing
 from raftbatch.stories.ledger import Holder, Ledger
 from raftbatch.stories.values import BatchStory, Counts, Story
 
@@ -80,6 +80,13 @@ class Stories:
             if story.request_id == request_id and tenant in ("", story.tenant)
         ]
 
+    def window_of(self, story: Story) -> tuple[int, int] | None:
+        """Return the window that a request waits in; None: it is in none, or that is not known."""
+        window = self._ledger.windows.get(story.key, {})
+        if not self.is_whole or story.number not in window:
+            return None
+        return self._ledger.window_id(story.key)
+
     @property
     def counts(self) -> Counts:
         """What the log comes to so far. Made anew at each call."""
@@ -102,7 +109,7 @@ class Stories:
             if story.outcome is not None:
                 kind = story.outcome.kind.name.lower()
                 found.outcomes[kind] = found.outcomes.get(kind, 0) + 1
-            elif story.is_sure:
+            elif self.is_whole:
                 found.lost += 1
             else:
                 found.unsure += 1
@@ -131,13 +138,13 @@ class Stories:
             ledger.term = term  # whoever lacks the beginning has to believe the first
         if entry.term != term or (term != ledger.term and not begins):
             return
-        ledger.advance(entry.at_ms)
+        timing.advance(ledger, entry.at_ms)
         if begins:
             ledger.term = term
         for record in entry.records:
             _feed_record(ledger, record)
         if ledger.deleting:
-            ledger.finish_deleted()
+            timing.finish_deleted(ledger)
 
 
 def _feed_record(ledger: Ledger, record: object) -> None:
@@ -230,6 +237,8 @@ def _feed_executor(
 
 def _join(ledger: Ledger, record: r.Join) -> None:
     live = ledger.executors.get(record.executor)
+    if ledger.is_partial:
+        ledger.joined.add((record.executor, ledger.index))
     if live is None and 0 < record.replaces < ledger.since:
         live = ledger.holder(record.executor, record.replaces)
     if live is not None:

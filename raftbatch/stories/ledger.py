@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappush
 
 from raftbatch.kinds import Key, LapseReason, OutcomeKind, Ran
 from raftbatch.settings import Model, Policy
@@ -23,7 +23,6 @@ Name = tuple[str, str]
 OUTCOME_BYTES = 128
 """What an outcome is counted as, beside its result and message."""
 
-TIME_MS_MAX = 1 << 61
 _FAILURES = (LapseReason.FAILED, LapseReason.TIMED_OUT, LapseReason.EXECUTOR_LOST)
 _RAN = {Ran.NO: ", had not run", Ran.YES: ", was running", Ran.UNKNOWN: ", may have run"}
 _DOUBLINGS_MAX = 64
@@ -36,7 +35,7 @@ class Holder:
     """A live incarnation of an executor.
 
     Attributes:
-        models: that it has ready; None: this log does not say.
+        models: that it has ready.
         held: what takes its slots, (batch, fence): whether that has lapsed.
         failures: root batches that failed there in a row.
     """
@@ -44,7 +43,7 @@ class Holder:
     executor: str
     incarnation: int
     slots: int
-    models: frozenset[ModelId] | None
+    models: frozenset[ModelId]
     held: dict[tuple[int, int], bool] = field(default_factory=dict)
     is_draining: bool = False
     is_suspended: bool = False
@@ -72,6 +71,7 @@ class Ledger:
         index, now_ms, term: of the last entry.
         policy, models, deleting: what operators have put.
         executors: live ones, by id.
+        joined: where the log lacks its beginning, ids and indexes of all Joins.
         open: requests without an outcome, by number.
         windows: those of them that wait to be sealed, by batch key, in log order.
         batches: that are not done with, by number.
@@ -80,6 +80,9 @@ class Ledger:
         waiting: by `None` (all), model version, and tenant.
         outcome_bytes: of outcomes whose content is kept.
         stories, batch_stories: everything, by number.
+        whole: outcomes with their content, the oldest first.
+        bare: outcomes of which the id alone is known, the same.
+        due: a heap of when to look at deadlines, and whose.
         cancelled: ids that were cancelled before they came.
         counts: what is counted as it happens; the rest is summed at the end.
     """
@@ -93,6 +96,7 @@ class Ledger:
         self.models: dict[ModelId, Model] = {}
         self.deleting: dict[ModelId, None] = {}
         self.executors: dict[str, Holder] = {}
+        self.joined: set[tuple[str, int]] = set()
         self.open: dict[int, Story] = {}
         self.windows: dict[Key, dict[int, Story]] = {}
         self.batches: dict[int, BatchStory] = {}
@@ -105,9 +109,9 @@ class Ledger:
         self.batch_stories: dict[int, BatchStory] = {}
         self.cancelled: list[Story] = []
         self.counts = Counts()
-        self._whole: deque[Story] = deque()  # outcomes with their content, the oldest first
-        self._bare: deque[Story] = deque()  # outcomes of which the id is known still
-        self._due: list[tuple[int, int]] = []
+        self.whole: deque[Story] = deque()
+        self.bare: deque[Story] = deque()
+        self.due: list[tuple[int, int]] = []
 
     # Requests.
 
@@ -126,7 +130,7 @@ class Ledger:
         if timeout_ms:
             story.deadline_ms = self.now_ms + timeout_ms
             grain = timeout_ms >> _GRAIN_BITS or 1
-            heappush(self._due, (-(-story.deadline_ms // grain) * grain, story.number))
+            heappush(self.due, (-(-story.deadline_ms // grain) * grain, story.number))
 
     def model_use(self, key: Key) -> Waiting:
         """Return what waits for a model version."""
@@ -142,6 +146,18 @@ class Ledger:
             use = self.tenants.get(tenant)
             if use is not None and not use.requests and not use.cancels:
                 del self.tenants[tenant]
+
+    def window_id(self, key: Key) -> tuple[int, int]:
+        """Return what a window is called by: when it was opened, and by which index.
+
+        It is opened by the oldest request that waits in it; zeros: none does, or the log that is
+        read lacks its beginning, and does not say who that is.
+        """
+        window = self.windows.get(key)
+        if not window or self.is_partial:
+            return 0, 0
+        oldest = next(iter(window.values()))
+        return oldest.at_ms, oldest.admitted_index
 
     def leave_window(self, story: Story) -> None:
         """Let a request wait in its window no more."""
@@ -178,8 +194,16 @@ class Ledger:
 
     def remember(self, story: Story) -> None:
         """Keep an outcome for its retention."""
-        self._whole.append(story)
-        self.outcome_bytes += _bytes_of(story)
+        self.whole.append(story)
+        self.outcome_bytes += bytes_of(story)
+
+    def drop_content(self, story: Story) -> bool:
+        """Let an outcome's content go; return whether it was there."""
+        if not story.is_kept:
+            return False
+        self.outcome_bytes -= bytes_of(story)
+        story.is_kept = False
+        return True
 
     def end_early(
         self, stories: Iterable[Story], kind: OutcomeKind, code: str = "", message: str = ""
@@ -219,9 +243,16 @@ class Ledger:
         live = self.executors.get(executor)
         if live is not None and live.incarnation == incarnation:
             return live
-        if incarnation >= self.since or (live is not None and live.incarnation > incarnation):
+        # Whether a Join was refused, since another incarnation lived, is not known either: it was
+        # not where a leader goes on to name it.
+        is_told = incarnation < self.since or (executor, incarnation) in self.joined
+        if not self.is_partial or not is_told:
             return None
-        found = self.executors[executor] = Holder(executor, incarnation, _ANY, None)
+        if live is not None:
+            if live.incarnation > incarnation:
+                return None
+            self.end_executor(live, lost=True)
+        found = self.executors[executor] = Holder(executor, incarnation, _ANY, frozenset())
         return found
 
     def take_back(
@@ -241,7 +272,8 @@ class Ledger:
         batch.failed += has_failed
         attempt.how, attempt.ran = "lapsed", ran
         attempt.ended_index, attempt.ended_ms = self.index, self.now_ms
-        attempt.why = reason.name.lower() + (f": {code}" if code else "")
+        said = reason.name.lower()
+        attempt.why = f"{said}: {code}" if code not in ("", said) else said
         self.counts.lapses += 1
         lapsed = self.event(
             "lapsed",
@@ -276,6 +308,8 @@ class Ledger:
         """Count a batch that failed on an executor; its halves are one with it."""
         if root in holder.failures:
             return
+        if self.is_partial:  # nor is it known how many it takes, nor what came before
+            return
         most = self.policy.executor_failures_max
         holder.failures.append(root)
         holder.is_suspended = holder.is_suspended or len(holder.failures) >= most
@@ -305,92 +339,9 @@ class Ledger:
             delay_ms = delay_ms * model.backoff_permille // 1000
         return min(delay_ms, model.backoff_max_ms)
 
-    # Time.
 
-    def advance(self, at_ms: int) -> None:
-        """Let log time be what an entry says; then end what is due, a bounded number of things."""
-        self.now_ms = max(self.now_ms, min(at_ms, TIME_MS_MAX))
-        budget = self.policy.expire_per_entry_max
-        expired: list[Story] = []
-        while self._due and self._due[0][0] <= self.now_ms and len(expired) < budget:
-            story = self.open.get(heappop(self._due)[1])
-            if story is not None:
-                expired.append(story)
-        self.end_early(expired, OutcomeKind.EXPIRED)
-        budget -= len(expired)
-        if self.deleting:
-            budget = self._end_deleted(budget)
-        self._forget(budget)
-
-    def drop_content(self, story: Story) -> bool:
-        """Let an outcome's content go; return whether it was there."""
-        if not story.is_kept:
-            return False
-        self.outcome_bytes -= _bytes_of(story)
-        story.is_kept = False
-        return True
-
-    def _forget(self, budget: int) -> None:
-        """Drop contents, and then ids, whose retention is over, the oldest first."""
-        policy = self.policy
-        while (
-            budget > 0
-            and self._whole
-            and self._is_over(self._whole[0], policy.outcome_retention_ms)
-        ):
-            story = self._whole.popleft()
-            self.drop_content(story)
-            self._bare.append(story)
-            budget -= 1
-        while (
-            budget > 0 and self._bare and self._is_over(self._bare[0], policy.dedupe_retention_ms)
-        ):
-            story = self._bare.popleft()
-            del self.known[story.name]
-            if not story.number:
-                self.tenant_use(story.tenant).cancels -= 1
-                self.forget_idle_tenants((story.tenant,))
-            budget -= 1
-
-    def _is_over(self, story: Story, retention_ms: int) -> bool:
-        assert story.outcome is not None
-        return story.outcome.at_ms + retention_ms <= self.now_ms
-
-    def _end_deleted(self, budget: int) -> int:
-        """End what does not run of deleted versions; return how many more things may end."""
-        for model in sorted(self.deleting):
-            if budget <= 0:
-                break
-            doomed = self._doomed(model, budget)
-            said = f"{model[0]} version {model[1]} was deleted"
-            self.end_early(doomed, OutcomeKind.FAILED, "unknown_model", said)
-            budget -= len(doomed)
-        return budget
-
-    def _doomed(self, model: ModelId, budget: int) -> list[Story]:
-        """Return requests of a deleted version: by key, priority and from the newest; batches."""
-        found: list[Story] = []
-        for key in sorted(key for key in self.windows if key[:2] == model):
-            waiting = list(self.windows[key].values())
-            found += sorted(waiting, key=lambda story: (story.priority, -story.number))
-        found = found[:budget]
-        for number in sorted(self.batches):
-            if len(found) >= budget:
-                break
-            batch = self.batches[number]
-            if batch.key[:2] == model and batch.live is None:
-                found += [self.open[member] for member in batch.members if member in batch.open]
-        return found
-
-    def finish_deleted(self) -> None:
-        """Let deleted versions be gone of which nothing is left."""
-        busy = {batch.key[:2] for batch in self.batches.values()}
-        for model in list(self.deleting):
-            if model not in busy and not self.model_use((*model, "")).requests:
-                del self.models[model], self.deleting[model]
-
-
-def _bytes_of(story: Story) -> int:
+def bytes_of(story: Story) -> int:
+    """Return what the outcome of a story is counted as."""
     outcome = story.outcome
     assert outcome is not None
     return OUTCOME_BYTES + outcome.result_bytes + len(outcome.message)

@@ -85,7 +85,6 @@ class Story:
         content_hash: of what was asked for.
         is_whole: whether the log that was read holds its admission; False for one that is
             only named in it.
-        is_sure: whether nothing that this log lacks can have decided about it.
         is_kept: whether its outcome's content is still known to the cluster.
         batch: where it is, or was last; 0: its window.
         events: in log order.
@@ -107,7 +106,6 @@ class Story:
     admitted_index: int = 0
     content_hash: bytes = b""
     is_whole: bool = True
-    is_sure: bool = True
     is_kept: bool = True
     batch: int = 0
     events: list[Event] = field(default_factory=list)
@@ -172,6 +170,8 @@ class BatchStory:
         members: numbers of its requests, in order.
         rows: of them, when it was made.
         size: bytes of theirs, likewise.
+        window: what its window was called by: log time of its opening, and the first index that
+            admitted into it; zeros: the log that was read lacks its beginning, and does not say.
         halves: the batches it was cut into.
         attempts: its assignments.
         end: how it ended: `completed`, `bisected`, `quarantined`, `emptied`; empty: it lives.
@@ -200,6 +200,7 @@ class BatchStory:
     attempts_single_max: int
     assigned_max: int
     open: dict[int, None]
+    window: tuple[int, int] = (0, 0)
     halves: tuple[int, ...] = ()
     attempts: list[Attempt] = field(default_factory=list)
     end: str = ""
@@ -239,7 +240,8 @@ class Counts:
         requests: admitted.
         outcomes: of them that have one, by kind: `ok`, `failed`, `expired`, `cancelled`.
         lost: without an outcome where the log ends. Of a cluster that still works: open.
-        unsure: of which this log cannot say so, since it lacks its beginning.
+        unsure: likewise, where the log that was read lacks its beginning: what it lacks may have
+            decided about them, so that it can prove no loss.
         doubled: that were given more than one outcome.
         reruns: that ran, or may have run, more than once.
         repeated: admissions of an id that was known, and not taken.

@@ -26,19 +26,19 @@ from raftbatch.v1 import error_pb2 as raftbatch_dot_v1_dot_error__pb2
 from raftbatch.v1 import model_pb2 as raftbatch_dot_v1_dot_model__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1araftbatch/v1/gateway.proto\x12\x0craftbatch.v1\x1a\x18raftbatch/v1/error.proto\x1a\x18raftbatch/v1/model.proto\"\x85\x02\n\nSubmission\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x11\n\tsignature\x18\x04 \x01(\t\x12\x0c\n\x04rows\x18\x05 \x01(\x04\x12\x0f\n\x07payload\x18\x06 \x01(\x0c\x12\x15\n\x08priority\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x08 \x01(\x04\x12\x12\n\nparameters\x18\t \x01(\x0c\x12\x13\n\x0btraceparent\x18\n \x01(\t\x12\x0e\n\x06number\x18\x0b \x01(\x04\x12 \n\x04want\x18\x0c \x01(\x0e\x32\x12.raftbatch.v1.WantB\x0b\n\t_priority\"+\n\x06Ticket\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x04\"\xd3\x01\n\x07Outcome\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.raftbatch.v1.OutcomeKind\x12\r\n\x05\x66inal\x18\x02 \x01(\x08\x12\x0e\n\x06result\x18\x03 \x01(\x0c\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\r\n\x05index\x18\x06 \x01(\x04\x12\x13\n\x0b\x65nded_index\x18\x07 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x08 \x01(\x04\x12\x1e\n\x03run\x18\t \x01(\x0b\x32\x11.raftbatch.v1.Run\x12\x0e\n\x06number\x18\n \x01(\x04\"\xd1\x01\n\x03Run\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05\x66\x65nce\x18\x03 \x01(\x04\x12\x10\n\x08\x65xecutor\x18\x04 \x01(\t\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x12\x10\n\x08queue_ns\x18\x06 \x01(\x04\x12\x18\n\x10\x63ompute_input_ns\x18\x07 \x01(\x04\x12\x10\n\x08infer_ns\x18\x08 \x01(\x04\x12\x11\n\toutput_ns\x18\t \x01(\x04\x12\x0e\n\x06padded\x18\n \x03(\x04\x12\x13\n\x0b\x66ingerprint\x18\x0b \x01(\x0c\"_\n\rSubmitRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12-\n\x0bsubmissions\x18\x02 \x03(\x0b\x32\x18.raftbatch.v1.Submission\x12\x0f\n\x07\x66orward\x18\x03 \x01(\x08\":\n\x0bSubmitReply\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.raftbatch.v1.SubmitResult\"f\n\x0cSubmitResult\x12&\n\x06ticket\x18\x01 \x01(\x0b\x32\x14.raftbatch.v1.TicketH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.raftbatch.v1.ErrorH\x00\x42\x08\n\x06result\"R\n\x0c\x41waitRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x04 \x01(\x04\"Z\n\nAwaitReply\x12$\n\x06ticket\x18\x01 \x01(\x0b\x32\x14.raftbatch.v1.Ticket\x12&\n\x07outcome\x18\x02 \x01(\x0b\x32\x15.raftbatch.v1.Outcome\"n\n\x0cInferRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12,\n\nsubmission\x18\x02 \x01(\x0b\x32\x18.raftbatch.v1.Submission\x12\x0f\n\x07wait_ms\x18\x03 \x01(\x04\x12\x0f\n\x07\x66orward\x18\x04 \x01(\x08\"4\n\rCancelRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x13\n\x0brequest_ids\x18\x02 \x03(\t\":\n\x0b\x43\x61ncelReply\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.raftbatch.v1.CancelResult\"\\\n\x0c\x43\x61ncelResult\x12(\n\x05state\x18\x01 \x01(\x0e\x32\x19.raftbatch.v1.CancelState\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.raftbatch.v1.Error\"9\n\x12\x41\x63knowledgeRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x13\n\x0brequest_ids\x18\x02 \x03(\t\"D\n\x10\x41\x63knowledgeReply\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.raftbatch.v1.AcknowledgeResult\"7\n\x11\x41\x63knowledgeResult\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.raftbatch.v1.Error\"\x80\x02\n\x0eSessionRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0f\n\x07\x66orward\x18\x02 \x01(\x08\x12\x0f\n\x07\x64ropped\x18\x03 \x03(\x04\x12-\n\x0bsubmissions\x18\x04 \x03(\x0b\x32\x18.raftbatch.v1.Submission\x12*\n\x06\x61waits\x18\x05 \x03(\x0b\x32\x1a.raftbatch.v1.SessionAwait\x12+\n\x07\x63\x61ncels\x18\x06 \x03(\x0b\x32\x1a.raftbatch.v1.SessionNames\x12\x34\n\x10\x61\x63knowledgements\x18\x07 \x03(\x0b\x32\x1a.raftbatch.v1.SessionNames\"A\n\x0cSessionAwait\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\x04\"3\n\x0cSessionNames\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x13\n\x0brequest_ids\x18\x02 \x03(\t\"\xa4\x02\n\x0cSessionReply\x12$\n\x06opened\x18\x01 \x01(\x0b\x32\x14.raftbatch.v1.Opened\x12-\n\x07tickets\x18\x02 \x01(\x0b\x32\x1c.raftbatch.v1.SessionTickets\x12\'\n\x08outcomes\x18\x03 \x03(\x0b\x32\x15.raftbatch.v1.Outcome\x12*\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x1a.raftbatch.v1.SessionError\x12\x31\n\tcancelled\x18\x05 \x03(\x0b\x32\x1e.raftbatch.v1.SessionCancelled\x12\x37\n\x0c\x61\x63knowledged\x18\x06 \x03(\x0b\x32!.raftbatch.v1.SessionAcknowledged\"[\n\x06Opened\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x15\n\rin_flight_max\x18\x03 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x04 \x01(\x04\"2\n\x0eSessionTickets\x12\x0f\n\x07numbers\x18\x01 \x03(\x04\x12\x0f\n\x07indexes\x18\x02 \x03(\x04\"C\n\x0cSessionError\x12\x0f\n\x07numbers\x18\x01 \x03(\x04\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.raftbatch.v1.Error\"O\n\x10SessionCancelled\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.raftbatch.v1.CancelResult\"W\n\x13SessionAcknowledged\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x30\n\x07results\x18\x02 \x03(\x0b\x32\x1f.raftbatch.v1.AcknowledgeResult\"\x0e\n\x0cNodesRequest\"Z\n\nNodesReply\x12(\n\x05nodes\x18\x01 \x03(\x0b\x32\x19.raftbatch.v1.NodeAddress\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\t\"/\n\x0bNodeAddress\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\x1d\n\rModelsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"A\n\x0bModelsReply\x12#\n\x06models\x18\x01 \x03(\x0b\x32\x13.raftbatch.v1.Model\x12\r\n\x05index\x18\x02 \x01(\x04*F\n\x04Want\x12\x10\n\x0cWANT_OUTCOME\x10\x00\x12\x0f\n\x0bWANT_TICKET\x10\x01\x12\x1b\n\x17WANT_TICKET_AND_OUTCOME\x10\x02*q\n\x0bOutcomeKind\x12\x13\n\x0fOUTCOME_KIND_OK\x10\x00\x12\x17\n\x13OUTCOME_KIND_FAILED\x10\x01\x12\x18\n\x14OUTCOME_KIND_EXPIRED\x10\x02\x12\x1a\n\x16OUTCOME_KIND_CANCELLED\x10\x03*u\n\x0b\x43\x61ncelState\x12\x15\n\x11\x43\x41NCEL_STATE_NONE\x10\x00\x12\x1a\n\x16\x43\x41NCEL_STATE_CANCELLED\x10\x01\x12\x16\n\x12\x43\x41NCEL_STATE_ENDED\x10\x02\x12\x1b\n\x17\x43\x41NCEL_STATE_REMEMBERED\x10\x03\x32\xa6\x04\n\x07Gateway\x12@\n\x06Submit\x12\x1b.raftbatch.v1.SubmitRequest\x1a\x19.raftbatch.v1.SubmitReply\x12=\n\x05\x41wait\x12\x1a.raftbatch.v1.AwaitRequest\x1a\x18.raftbatch.v1.AwaitReply\x12=\n\x05Infer\x12\x1a.raftbatch.v1.InferRequest\x1a\x18.raftbatch.v1.AwaitReply\x12@\n\x06\x43\x61ncel\x12\x1b.raftbatch.v1.CancelRequest\x1a\x19.raftbatch.v1.CancelReply\x12O\n\x0b\x41\x63knowledge\x12 .raftbatch.v1.AcknowledgeRequest\x1a\x1e.raftbatch.v1.AcknowledgeReply\x12G\n\x07Session\x12\x1c.raftbatch.v1.SessionRequest\x1a\x1a.raftbatch.v1.SessionReply(\x01\x30\x01\x12=\n\x05Nodes\x12\x1a.raftbatch.v1.NodesRequest\x1a\x18.raftbatch.v1.NodesReply\x12@\n\x06Models\x12\x1b.raftbatch.v1.ModelsRequest\x1a\x19.raftbatch.v1.ModelsReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1araftbatch/v1/gateway.proto\x12\x0craftbatch.v1\x1a\x18raftbatch/v1/error.proto\x1a\x18raftbatch/v1/model.proto\"\x85\x02\n\nSubmission\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x11\n\tsignature\x18\x04 \x01(\t\x12\x0c\n\x04rows\x18\x05 \x01(\x04\x12\x0f\n\x07payload\x18\x06 \x01(\x0c\x12\x15\n\x08priority\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x08 \x01(\x04\x12\x12\n\nparameters\x18\t \x01(\x0c\x12\x13\n\x0btraceparent\x18\n \x01(\t\x12\x0e\n\x06number\x18\x0b \x01(\x04\x12 \n\x04want\x18\x0c \x01(\x0e\x32\x12.raftbatch.v1.WantB\x0b\n\t_priority\"+\n\x06Ticket\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x04\"\xd3\x01\n\x07Outcome\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.raftbatch.v1.OutcomeKind\x12\r\n\x05\x66inal\x18\x02 \x01(\x08\x12\x0e\n\x06result\x18\x03 \x01(\x0c\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\r\n\x05index\x18\x06 \x01(\x04\x12\x13\n\x0b\x65nded_index\x18\x07 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x08 \x01(\x04\x12\x1e\n\x03run\x18\t \x01(\x0b\x32\x11.raftbatch.v1.Run\x12\x0e\n\x06number\x18\n \x01(\x04\"\xd1\x01\n\x03Run\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05\x66\x65nce\x18\x03 \x01(\x04\x12\x10\n\x08\x65xecutor\x18\x04 \x01(\t\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x12\x10\n\x08queue_ns\x18\x06 \x01(\x04\x12\x18\n\x10\x63ompute_input_ns\x18\x07 \x01(\x04\x12\x10\n\x08infer_ns\x18\x08 \x01(\x04\x12\x11\n\toutput_ns\x18\t \x01(\x04\x12\x0e\n\x06padded\x18\n \x03(\x04\x12\x13\n\x0b\x66ingerprint\x18\x0b \x01(\x0c\"_\n\rSubmitRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12-\n\x0bsubmissions\x18\x02 \x03(\x0b\x32\x18.raftbatch.v1.Submission\x12\x0f\n\x07\x66orward\x18\x03 \x01(\x08\":\n\x0bSubmitReply\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.raftbatch.v1.SubmitResult\"f\n\x0cSubmitResult\x12&\n\x06ticket\x18\x01 \x01(\x0b\x32\x14.raftbatch.v1.TicketH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.raftbatch.v1.ErrorH\x00\x42\x08\n\x06result\"R\n\x0c\x41waitRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x04 \x01(\x04\"Z\n\nAwaitReply\x12$\n\x06ticket\x18\x01 \x01(\x0b\x32\x14.raftbatch.v1.Ticket\x12&\n\x07outcome\x18\x02 \x01(\x0b\x32\x15.raftbatch.v1.Outcome\"n\n\x0cInferRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12,\n\nsubmission\x18\x02 \x01(\x0b\x32\x18.raftbatch.v1.Submission\x12\x0f\n\x07wait_ms\x18\x03 \x01(\x04\x12\x0f\n\x07\x66orward\x18\x04 \x01(\x08\"E\n\rCancelRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x13\n\x0brequest_ids\x18\x02 \x03(\t\x12\x0f\n\x07\x66orward\x18\x03 \x01(\x08\":\n\x0b\x43\x61ncelReply\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.raftbatch.v1.CancelResult\"\\\n\x0c\x43\x61ncelResult\x12(\n\x05state\x18\x01 \x01(\x0e\x32\x19.raftbatch.v1.CancelState\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.raftbatch.v1.Error\"J\n\x12\x41\x63knowledgeRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x13\n\x0brequest_ids\x18\x02 \x03(\t\x12\x0f\n\x07\x66orward\x18\x03 \x01(\x08\"D\n\x10\x41\x63knowledgeReply\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.raftbatch.v1.AcknowledgeResult\"7\n\x11\x41\x63knowledgeResult\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.raftbatch.v1.Error\"\x80\x02\n\x0eSessionRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0f\n\x07\x66orward\x18\x02 \x01(\x08\x12\x0f\n\x07\x64ropped\x18\x03 \x03(\x04\x12-\n\x0bsubmissions\x18\x04 \x03(\x0b\x32\x18.raftbatch.v1.Submission\x12*\n\x06\x61waits\x18\x05 \x03(\x0b\x32\x1a.raftbatch.v1.SessionAwait\x12+\n\x07\x63\x61ncels\x18\x06 \x03(\x0b\x32\x1a.raftbatch.v1.SessionNames\x12\x34\n\x10\x61\x63knowledgements\x18\x07 \x03(\x0b\x32\x1a.raftbatch.v1.SessionNames\"A\n\x0cSessionAwait\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\x04\"3\n\x0cSessionNames\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x13\n\x0brequest_ids\x18\x02 \x03(\t\"\xa4\x02\n\x0cSessionReply\x12$\n\x06opened\x18\x01 \x01(\x0b\x32\x14.raftbatch.v1.Opened\x12-\n\x07tickets\x18\x02 \x01(\x0b\x32\x1c.raftbatch.v1.SessionTickets\x12\'\n\x08outcomes\x18\x03 \x03(\x0b\x32\x15.raftbatch.v1.Outcome\x12*\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x1a.raftbatch.v1.SessionError\x12\x31\n\tcancelled\x18\x05 \x03(\x0b\x32\x1e.raftbatch.v1.SessionCancelled\x12\x37\n\x0c\x61\x63knowledged\x18\x06 \x03(\x0b\x32!.raftbatch.v1.SessionAcknowledged\"[\n\x06Opened\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x15\n\rin_flight_max\x18\x03 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x04 \x01(\x04\"2\n\x0eSessionTickets\x12\x0f\n\x07numbers\x18\x01 \x03(\x04\x12\x0f\n\x07indexes\x18\x02 \x03(\x04\"C\n\x0cSessionError\x12\x0f\n\x07numbers\x18\x01 \x03(\x04\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.raftbatch.v1.Error\"O\n\x10SessionCancelled\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.raftbatch.v1.CancelResult\"W\n\x13SessionAcknowledged\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x30\n\x07results\x18\x02 \x03(\x0b\x32\x1f.raftbatch.v1.AcknowledgeResult\"\x0e\n\x0cNodesRequest\"Z\n\nNodesReply\x12(\n\x05nodes\x18\x01 \x03(\x0b\x32\x19.raftbatch.v1.NodeAddress\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\t\"/\n\x0bNodeAddress\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\x1d\n\rModelsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"A\n\x0bModelsReply\x12#\n\x06models\x18\x01 \x03(\x0b\x32\x13.raftbatch.v1.Model\x12\r\n\x05index\x18\x02 \x01(\x04*F\n\x04Want\x12\x10\n\x0cWANT_OUTCOME\x10\x00\x12\x0f\n\x0bWANT_TICKET\x10\x01\x12\x1b\n\x17WANT_TICKET_AND_OUTCOME\x10\x02*q\n\x0bOutcomeKind\x12\x13\n\x0fOUTCOME_KIND_OK\x10\x00\x12\x17\n\x13OUTCOME_KIND_FAILED\x10\x01\x12\x18\n\x14OUTCOME_KIND_EXPIRED\x10\x02\x12\x1a\n\x16OUTCOME_KIND_CANCELLED\x10\x03*u\n\x0b\x43\x61ncelState\x12\x15\n\x11\x43\x41NCEL_STATE_NONE\x10\x00\x12\x1a\n\x16\x43\x41NCEL_STATE_CANCELLED\x10\x01\x12\x16\n\x12\x43\x41NCEL_STATE_ENDED\x10\x02\x12\x1b\n\x17\x43\x41NCEL_STATE_REMEMBERED\x10\x03\x32\xa6\x04\n\x07Gateway\x12@\n\x06Submit\x12\x1b.raftbatch.v1.SubmitRequest\x1a\x19.raftbatch.v1.SubmitReply\x12=\n\x05\x41wait\x12\x1a.raftbatch.v1.AwaitRequest\x1a\x18.raftbatch.v1.AwaitReply\x12=\n\x05Infer\x12\x1a.raftbatch.v1.InferRequest\x1a\x18.raftbatch.v1.AwaitReply\x12@\n\x06\x43\x61ncel\x12\x1b.raftbatch.v1.CancelRequest\x1a\x19.raftbatch.v1.CancelReply\x12O\n\x0b\x41\x63knowledge\x12 .raftbatch.v1.AcknowledgeRequest\x1a\x1e.raftbatch.v1.AcknowledgeReply\x12G\n\x07Session\x12\x1c.raftbatch.v1.SessionRequest\x1a\x1a.raftbatch.v1.SessionReply(\x01\x30\x01\x12=\n\x05Nodes\x12\x1a.raftbatch.v1.NodesRequest\x1a\x18.raftbatch.v1.NodesReply\x12@\n\x06Models\x12\x1b.raftbatch.v1.ModelsRequest\x1a\x19.raftbatch.v1.ModelsReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftbatch.v1.gateway_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WANT']._serialized_start=3087
-  _globals['_WANT']._serialized_end=3157
-  _globals['_OUTCOMEKIND']._serialized_start=3159
-  _globals['_OUTCOMEKIND']._serialized_end=3272
-  _globals['_CANCELSTATE']._serialized_start=3274
-  _globals['_CANCELSTATE']._serialized_end=3391
+  _globals['_WANT']._serialized_start=3121
+  _globals['_WANT']._serialized_end=3191
+  _globals['_OUTCOMEKIND']._serialized_start=3193
+  _globals['_OUTCOMEKIND']._serialized_end=3306
+  _globals['_CANCELSTATE']._serialized_start=3308
+  _globals['_CANCELSTATE']._serialized_end=3425
   _globals['_SUBMISSION']._serialized_start=97
   _globals['_SUBMISSION']._serialized_end=358
   _globals['_TICKET']._serialized_start=360
@@ -60,45 +60,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INFERREQUEST']._serialized_start=1268
   _globals['_INFERREQUEST']._serialized_end=1378
   _globals['_CANCELREQUEST']._serialized_start=1380
-  _globals['_CANCELREQUEST']._serialized_end=1432
-  _globals['_CANCELREPLY']._serialized_start=1434
-  _globals['_CANCELREPLY']._serialized_end=1492
-  _globals['_CANCELRESULT']._serialized_start=1494
-  _globals['_CANCELRESULT']._serialized_end=1586
-  _globals['_ACKNOWLEDGEREQUEST']._serialized_start=1588
-  _globals['_ACKNOWLEDGEREQUEST']._serialized_end=1645
-  _globals['_ACKNOWLEDGEREPLY']._serialized_start=1647
-  _globals['_ACKNOWLEDGEREPLY']._serialized_end=1715
-  _globals['_ACKNOWLEDGERESULT']._serialized_start=1717
-  _globals['_ACKNOWLEDGERESULT']._serialized_end=1772
-  _globals['_SESSIONREQUEST']._serialized_start=1775
-  _globals['_SESSIONREQUEST']._serialized_end=2031
-  _globals['_SESSIONAWAIT']._serialized_start=2033
-  _globals['_SESSIONAWAIT']._serialized_end=2098
-  _globals['_SESSIONNAMES']._serialized_start=2100
-  _globals['_SESSIONNAMES']._serialized_end=2151
-  _globals['_SESSIONREPLY']._serialized_start=2154
-  _globals['_SESSIONREPLY']._serialized_end=2446
-  _globals['_OPENED']._serialized_start=2448
-  _globals['_OPENED']._serialized_end=2539
-  _globals['_SESSIONTICKETS']._serialized_start=2541
-  _globals['_SESSIONTICKETS']._serialized_end=2591
-  _globals['_SESSIONERROR']._serialized_start=2593
-  _globals['_SESSIONERROR']._serialized_end=2660
-  _globals['_SESSIONCANCELLED']._serialized_start=2662
-  _globals['_SESSIONCANCELLED']._serialized_end=2741
-  _globals['_SESSIONACKNOWLEDGED']._serialized_start=2743
-  _globals['_SESSIONACKNOWLEDGED']._serialized_end=2830
-  _globals['_NODESREQUEST']._serialized_start=2832
-  _globals['_NODESREQUEST']._serialized_end=2846
-  _globals['_NODESREPLY']._serialized_start=2848
-  _globals['_NODESREPLY']._serialized_end=2938
-  _globals['_NODEADDRESS']._serialized_start=2940
-  _globals['_NODEADDRESS']._serialized_end=2987
-  _globals['_MODELSREQUEST']._serialized_start=2989
-  _globals['_MODELSREQUEST']._serialized_end=3018
-  _globals['_MODELSREPLY']._serialized_start=3020
-  _globals['_MODELSREPLY']._serialized_end=3085
-  _globals['_GATEWAY']._serialized_start=3394
-  _globals['_GATEWAY']._serialized_end=3944
+  _globals['_CANCELREQUEST']._serialized_end=1449
+  _globals['_CANCELREPLY']._serialized_start=1451
+  _globals['_CANCELREPLY']._serialized_end=1509
+  _globals['_CANCELRESULT']._serialized_start=1511
+  _globals['_CANCELRESULT']._serialized_end=1603
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_start=1605
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_end=1679
+  _globals['_ACKNOWLEDGEREPLY']._serialized_start=1681
+  _globals['_ACKNOWLEDGEREPLY']._serialized_end=1749
+  _globals['_ACKNOWLEDGERESULT']._serialized_start=1751
+  _globals['_ACKNOWLEDGERESULT']._serialized_end=1806
+  _globals['_SESSIONREQUEST']._serialized_start=1809
+  _globals['_SESSIONREQUEST']._serialized_end=2065
+  _globals['_SESSIONAWAIT']._serialized_start=2067
+  _globals['_SESSIONAWAIT']._serialized_end=2132
+  _globals['_SESSIONNAMES']._serialized_start=2134
+  _globals['_SESSIONNAMES']._serialized_end=2185
+  _globals['_SESSIONREPLY']._serialized_start=2188
+  _globals['_SESSIONREPLY']._serialized_end=2480
+  _globals['_OPENED']._serialized_start=2482
+  _globals['_OPENED']._serialized_end=2573
+  _globals['_SESSIONTICKETS']._serialized_start=2575
+  _globals['_SESSIONTICKETS']._serialized_end=2625
+  _globals['_SESSIONERROR']._serialized_start=2627
+  _globals['_SESSIONERROR']._serialized_end=2694
+  _globals['_SESSIONCANCELLED']._serialized_start=2696
+  _globals['_SESSIONCANCELLED']._serialized_end=2775
+  _globals['_SESSIONACKNOWLEDGED']._serialized_start=2777
+  _globals['_SESSIONACKNOWLEDGED']._serialized_end=2864
+  _globals['_NODESREQUEST']._serialized_start=2866
+  _globals['_NODESREQUEST']._serialized_end=2880
+  _globals['_NODESREPLY']._serialized_start=2882
+  _globals['_NODESREPLY']._serialized_end=2972
+  _globals['_NODEADDRESS']._serialized_start=2974
+  _globals['_NODEADDRESS']._serialized_end=3021
+  _globals['_MODELSREQUEST']._serialized_start=3023
+  _globals['_MODELSREQUEST']._serialized_end=3052
+  _globals['_MODELSREPLY']._serialized_start=3054
+  _globals['_MODELSREPLY']._serialized_end=3119
+  _globals['_GATEWAY']._serialized_start=3428
+  _globals['_GATEWAY']._serialized_end=3978
 # @@protoc_insertion_point(module_scope)

@@ -183,12 +183,14 @@ class InferRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., submission: _Optional[_Union[Submission, _Mapping]] = ..., wait_ms: _Optional[int] = ..., forward: bool = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("tenant", "request_ids")
+    __slots__ = ("tenant", "request_ids", "forward")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     request_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    forward: bool
+    def __init__(self, tenant: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ..., forward: bool = ...) -> None: ...
 
 class CancelReply(_message.Message):
     __slots__ = ("results",)
@@ -205,12 +207,14 @@ class CancelResult(_message.Message):
     def __init__(self, state: _Optional[_Union[CancelState, str]] = ..., error: _Optional[_Union[_error_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class AcknowledgeRequest(_message.Message):
-    __slots__ = ("tenant", "request_ids")
+    __slots__ = ("tenant", "request_ids", "forward")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     request_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    forward: bool
+    def __init__(self, tenant: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ..., forward: bool = ...) -> None: ...
 
 class AcknowledgeReply(_message.Message):
     __slots__ = ("results",)

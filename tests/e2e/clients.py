@@ -18,7 +18,9 @@ from raftbatch.v1 import log_pb2
 from raftbatch.v1.log_pb2_grpc import LogStub
 from tests.e2e.history import History, Write
 
-_ANSWER_S = 5.0  # a node that stands still does not answer: what was asked is unknown then
+ANSWER_S = 5.0
+"""A node that stands still does not answer: what was asked is unknown then."""
+
 _PAUSE_S = 0.02  # before another node is asked, where none is known to lead
 _ENTRIES_MAX = 20
 _SIZES = (20, 200, 4000)
@@ -32,11 +34,18 @@ class Clients:
         history: is told everything.
         count: of clients.
         seed: of what they write.
+        answer_s: how long each waits for an answer.
     """
 
     def __init__(
-        self, addresses: Mapping[str, str], history: History, count: int, seed: int
+        self,
+        addresses: Mapping[str, str],
+        history: History,
+        count: int,
+        seed: int,
+        answer_s: float = ANSWER_S,
     ) -> None:
+        self._answer_s = answer_s
         self._addresses = list(addresses.values())
         self._history = history
         self._over = threading.Event()
@@ -88,7 +97,7 @@ class Clients:
         answered, hint = 0, ""
         try:
             with grpc.insecure_channel(address) as channel:
-                for reply in LogStub(channel).Append(iter([request]), timeout=_ANSWER_S):
+                for reply in LogStub(channel).Append(iter([request]), timeout=self._answer_s):
                     for result in reply.results:
                         answered += 1
                         hint = _note(writes[result.number], result) or hint

@@ -167,11 +167,15 @@ def run(
     nodes: tuple[str, ...] = ("n1",),
     timeout_us: int = 30_000_000,
     settings: str = "",
+    *,
+    serves_http: bool = False,
 ) -> None:
     """Run a test against nodes that serve."""
     settings = settings or SETTINGS.format(timeout_us=timeout_us)
     (folder / "shout.py").write_text(MODEL, encoding="utf-8")
-    with ServedCluster(folder, nodes, settings, replica="scheduler") as served:
+    with ServedCluster(
+        folder, nodes, settings, replica="scheduler", serves_http=serves_http
+    ) as served:
         served.start_all("--bootstrap")
         served.leader()
 

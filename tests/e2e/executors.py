@@ -1,24 +1,27 @@
 """A scripted executor, and calls that follow the leader: as little as a test of the nodes needs.
 
-What lives here: an executor that answers with its input, over the real protocol. What must
-never live here: what a test expects. Called by: end-to-end tests, on their loop.
+What lives here: an executor that answers with its input, over the real protocol, and running a
+test against nodes. What must never live here: what a test expects. Called by: end-to-end tests.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
 import grpc.aio
 
-from raftbatch.errors import TRAILER
-from raftbatch.v1 import dispatch_pb2, error_pb2
+from raftbatch.trailers import Said, said_by
+from raftbatch.v1 import dispatch_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
+from tests.e2e.cluster import ServedCluster
+from tests.e2e.processes import LIMIT_S
 
 T = TypeVar("T")
 
@@ -87,13 +90,9 @@ class Cluster:
 ELSEWHERE = ("not_leader", "no_leader", "draining", "outcome_unknown")
 
 
-def error_of(error: grpc.aio.AioRpcError) -> error_pb2.Error | None:
+def error_of(error: grpc.aio.AioRpcError) -> Said | None:
     """Return what is in the trailer; None: the call broke."""
-    for key, value in error.trailing_metadata() or ():
-        if key == TRAILER:
-            assert isinstance(value, bytes)
-            return error_pb2.Error.FromString(value)
-    return None
+    return said_by(error.trailing_metadata())
 
 
 class EchoExecutor:
@@ -255,3 +254,26 @@ class EchoExecutor:
 
 async def _heartbeat(request: dispatch_pb2.HeartbeatRequest, channel: grpc.aio.Channel) -> None:
     await DispatchStub(channel).Heartbeat(request, timeout=CALL_S)
+
+
+Test = Callable[[ServedCluster, Cluster], Coroutine[Any, Any, None]]
+
+
+def run_served(folder: Path, test: Test, models: str, nodes: Sequence[str]) -> None:
+    """Run a test against nodes that serve these models; none may have met a bug of a leader."""
+    with ServedCluster(folder, nodes, models, replica="scheduler") as served:
+        served.start_all("--bootstrap")
+        served.leader()
+
+        async def main() -> None:
+            cluster = Cluster(served.clients)
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    await test(served, cluster)
+            finally:
+                await cluster.close()
+
+        asyncio.run(main())
+        for node, status in served.statuses().items():
+            for bug in ("leader_stale_total", "leader_voids_total", "leader_rejected_total"):
+                assert status.counters[bug] == 0, (node, bug)

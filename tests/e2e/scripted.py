@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,6 +84,8 @@ class ScriptedApi:
         heard: what executors asked, in order.
         tails: opened.
         asked: names in cancels and acknowledgements.
+        is_leading: whether the node leads.
+        applied: ids that it knows, though they were not asked for here.
     """
 
     def __init__(self) -> None:
@@ -96,9 +99,11 @@ class ScriptedApi:
         self.watching: dict[str, list[Callable[[Outcome | RaftbatchError], None]]] = {}
         self.unwatched = 0
         self.grown = asyncio.Event()
-        self.heard: list[object] = []
+        self.heard: list[Any] = []
         self.tails: list[ScriptedTail] = []
         self.asked: list[tuple[str, str]] = []
+        self.is_leading = True
+        self.applied: set[str] = set()
 
     # What the services call.
 
@@ -124,6 +129,14 @@ class ScriptedApi:
             raise self.outcome_error
         return self.known.get(request_id) or Waiting(Ticket(request_id, 2))
 
+    async def find(self, tenant: str, request_id: str, index: int) -> None:
+        """Return once it is known."""
+        self.heard.append((tenant, request_id, index))
+        self._grow()
+        await self.is_open.wait()
+        self._check()
+        self.applied.add(request_id)
+
     def watch(
         self, tenant: str, request_id: str, told: Callable[[Outcome | RaftbatchError], None]
     ) -> Wait | None:
@@ -131,7 +144,8 @@ class ScriptedApi:
         if request_id in self.known:
             told(self.known[request_id])
             return None
-        if all(each.request_id != request_id for each in self.submitted):
+        is_taken = any(each.request_id == request_id for each in self.submitted)
+        if not is_taken and request_id not in self.applied:
             raise NoLeader("it is not known")
         self.watching.setdefault(request_id, []).append(told)
         self._grow()
@@ -205,11 +219,37 @@ class ScriptedApi:
 
 
 class ScriptedNode(Node):
-    """A node with that api."""
+    """A node with that api.
+
+    Attributes:
+        scripted: it.
+        leads: who leads, and where that is; empty: nobody.
+    """
 
     def __init__(self, config: NodeConfig) -> None:
         super().__init__(config, Counters())
         self.scripted = ScriptedApi()
+        self.leads: tuple[str, str] = ("", "")
+        self._watching: list[Callable[[], None]] = []
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as the test says."""
+        return self.leads[0]
+
+    def client_address(self, node: str | None) -> str:
+        """Return where the leader is, as the test says; others are where they are."""
+        return self.leads[1] if node and node == self.leads[0] else super().client_address(node)
+
+    def watch_leader(self, told: Callable[[], None]) -> None:
+        """Note who is to be told."""
+        self._watching.append(told)
+
+    def turn_to(self, leader: str, address: str) -> None:
+        """Let another node lead."""
+        self.leads = (leader, address)
+        for told in self._watching:
+            told()
 
     @property
     def api(self) -> Api:
@@ -218,6 +258,32 @@ class ScriptedNode(Node):
 
 
 Test = Callable[[ScriptedNode, grpc.aio.Channel], Coroutine[Any, Any, None]]
+
+
+def configured(folder: Path, *, replica: str = "scheduler") -> NodeConfig:
+    """Return what n1 of two nodes is told, on free ports; n2 is nowhere."""
+    peer, client, other = free_ports(3)
+    path = folder / "cluster.toml"
+    path.write_text(
+        f'[cluster]\nname = "t"\nreplica = "{replica}"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
+        f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
+        f'client = "127.0.0.1:{other}"\n',
+        encoding="utf-8",
+    )
+    return load_node(RealFiles(), str(path), "n1")
+
+
+@asynccontextmanager
+async def serving(node: Node) -> AsyncIterator[grpc.aio.Channel]:
+    """Open a node's client port; yield a channel to it."""
+    port = ClientPort(node, None)
+    await port.open()
+    try:
+        async with grpc.aio.insecure_channel(node.config.addresses.client) as channel:
+            async with asyncio.timeout(LIMIT_S):
+                yield channel
+    finally:
+        await port.close(0.0)
 
 
 def run(
@@ -231,29 +297,15 @@ def run(
     Raises:
         TimeoutError: a session is left, or somebody still waits.
     """
-    peer, client, other = free_ports(3)
-    path = folder / "cluster.toml"
-    path.write_text(
-        f'[cluster]\nname = "t"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
-        f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
-        f'client = "127.0.0.1:{other}"\n',
-        encoding="utf-8",
-    )
-    config = load_node(RealFiles(), str(path), "n1")
+    config = configured(folder)
     config = dataclasses.replace(
         config, sessions=sessions or config.sessions, server=server or config.server
     )
 
     async def main() -> None:
         node = ScriptedNode(config)
-        port = ClientPort(node, None)
-        await port.open()
-        try:
-            async with grpc.aio.insecure_channel(config.addresses.client) as channel:
-                async with asyncio.timeout(LIMIT_S):
-                    await test(node, channel)
-        finally:
-            await port.close(0.0)
+        async with serving(node) as channel:
+            await test(node, channel)
         # What gRPC cancelled ends within a few turns of the loop.
         async with asyncio.timeout(LIMIT_S):
             while node.on_stopping or node.scripted.watching:  # noqa: ASYNC110 - nothing tells it

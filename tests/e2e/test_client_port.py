@@ -12,14 +12,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from coordinator.config import NodeConfig, ServerLimits, load_node
+from coordinator.config import NodeConfig, ServerLimits
 from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.raft.proposals import Proposal
 from coordinator.rpc.log import ENTRIES_MAX
 from coordinator.rpc.port import ClientPort
 from raftbatch.errors import (
-    TRAILER,
     CannotStart,
     DiskFailed,
     NotLeader,
@@ -28,13 +27,13 @@ from raftbatch.errors import (
     RaftbatchError,
 )
 from raftbatch.ids import NodeId
-from raftbatch.realworld import RealFiles
-from raftbatch.v1 import admin_pb2, error_pb2, log_pb2
+from raftbatch.trailers import Said
+from raftbatch.v1 import admin_pb2, log_pb2
 from raftbatch.v1.admin_pb2_grpc import AdminStub
 from raftbatch.v1.log_pb2_grpc import LogStub
 from tests.e2e.cluster import free_ports
-
-LIMIT_S = 10.0
+from tests.e2e.executors import error_of
+from tests.e2e.scripted import configured, serving
 
 
 class ScriptedNode(Node):
@@ -80,27 +79,13 @@ Test = Callable[[ScriptedNode, grpc.aio.Channel], Coroutine[Any, Any, None]]
 
 def run(folder: Path, test: Test, **limits: int) -> None:
     """Run a test against an open client port."""
-    peer, client, other = free_ports(3)
-    path = folder / "cluster.toml"
-    path.write_text(
-        f'[cluster]\nname = "t"\nreplica = "opaque"\n[nodes.n1]\npeer = "127.0.0.1:{peer}"\n'
-        f'client = "127.0.0.1:{client}"\n[nodes.n2]\npeer = "127.0.0.1:1"\n'
-        f'client = "127.0.0.1:{other}"\n',
-        encoding="utf-8",
-    )
-    config = load_node(RealFiles(), str(path), "n1")
+    config = configured(folder, replica="opaque")
     config = dataclasses.replace(config, server=ServerLimits(**limits))
 
     async def main() -> None:
         node = ScriptedNode(config)
-        port = ClientPort(node, None)
-        await port.open()
-        try:
-            async with grpc.aio.insecure_channel(config.addresses.client) as channel:
-                async with asyncio.timeout(LIMIT_S):
-                    await test(node, channel)
-        finally:
-            await port.close(0.0)
+        async with serving(node) as channel:
+            await test(node, channel)
 
     asyncio.run(main())
 
@@ -340,8 +325,26 @@ def test_port_is_not_shared(tmp_path: Path) -> None:
 _N2 = NodeId("n2")
 
 
-def _error(error: grpc.aio.AioRpcError) -> error_pb2.Error:
+def _error(error: grpc.aio.AioRpcError) -> Said:
     """Return what is in the trailer."""
-    [value] = [value for key, value in error.trailing_metadata() if key == TRAILER]
-    assert isinstance(value, bytes)
-    return error_pb2.Error.FromString(value)
+    said = error_of(error)
+    assert said is not None, error
+    return said
+
+
+def test_port_that_all_machines_reach_stays_closed_without_tls(tmp_path: Path) -> None:
+    """The configuration refuses it first; whoever makes a node in another way is held to it too."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        (free,) = free_ports(1)
+        listen = f"0.0.0.0:{free}"
+        addresses = dataclasses.replace(node.config.addresses, client_listen=listen)
+        config = dataclasses.replace(node.config, addresses=addresses)
+        with pytest.raises(CannotStart, match=f"{listen} can be reached from other machines"):
+            await ClientPort(ScriptedNode(config), None).open()
+        trusted = dataclasses.replace(config.cluster, is_insecure=True)
+        port = ClientPort(ScriptedNode(dataclasses.replace(config, cluster=trusted)), None)
+        await port.open()
+        await port.close(0.0)
+
+    run(tmp_path, test)

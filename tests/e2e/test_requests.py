@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, error_of
-from tests.e2e.processes import LIMIT_S
+from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, Test, error_of, run_served
 
 MODELS = """
 [models.echo]
@@ -26,27 +24,10 @@ inputs = [{ name = "x", datatype = "BYTES", dims = [1] }]
 [models.idle]
 """
 
-Test = Callable[[ServedCluster, Cluster], Coroutine[Any, Any, None]]
-
 
 def run(folder: Path, test: Test, nodes: tuple[str, ...] = ("n1", "n2", "n3")) -> None:
     """Run a test against nodes that serve."""
-    with ServedCluster(folder, nodes, MODELS, replica="scheduler") as served:
-        served.start_all("--bootstrap")
-        served.leader()
-
-        async def main() -> None:
-            cluster = Cluster(served.clients)
-            try:
-                async with asyncio.timeout(LIMIT_S):
-                    await test(served, cluster)
-            finally:
-                await cluster.close()
-
-        asyncio.run(main())
-        for node, status in served.statuses().items():
-            for bug in ("leader_stale_total", "leader_voids_total", "leader_rejected_total"):
-                assert status.counters[bug] == 0, (node, bug)
+    run_served(folder, test, MODELS, nodes)
 
 
 def submission(request_id: str, payload: bytes = b"", **fields: Any) -> pb.Submission:

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,7 @@ from raftbatch.errors import (
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster, free_ports
-from tests.e2e.executors import CALL_S, Cluster, EchoExecutor
-from tests.e2e.processes import LIMIT_S
+from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, Test, run_served
 
 MODELS = """
 [models.echo]
@@ -53,24 +52,10 @@ inputs = [
 inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
 """
 
-Test = Callable[[ServedCluster, Cluster], Coroutine[Any, Any, None]]
-
 
 def run(folder: Path, test: Test, nodes: tuple[str, ...] = ("n1",)) -> None:
     """Run a test against nodes that serve."""
-    with ServedCluster(folder, nodes, MODELS, replica="scheduler") as served:
-        served.start_all("--bootstrap")
-        served.leader()
-
-        async def main() -> None:
-            cluster = Cluster(served.clients)
-            try:
-                async with asyncio.timeout(LIMIT_S):
-                    await test(served, cluster)
-            finally:
-                await cluster.close()
-
-        asyncio.run(main())
+    run_served(folder, test, MODELS, nodes)
 
 
 def test_sdk_returns_what_models_return(tmp_path: Path) -> None:
@@ -209,6 +194,43 @@ def test_sdk_gives_each_its_own_result_though_the_leader_is_killed(tmp_path: Pat
                 known = await ticket_of(channel, f"id{n}", pb.OUTCOME_KIND_OK)
                 assert known in (0, indexes[n])
         survivors = tuple(node for node in served.clients if node != leader)
+        await asyncio.to_thread(served.agree, *survivors)
+
+    run(tmp_path, test, ("n1", "n2", "n3"))
+
+
+@pytest.mark.parametrize("is_hurt", [False, True])
+def test_sdk_that_asks_a_follower_alone_loses_nothing(tmp_path: Path, is_hurt: bool) -> None:
+    """It hands on a thousand requests, while the leader is killed."""
+
+    async def test(served: ServedCluster, cluster: Cluster) -> None:
+        leader = await asyncio.to_thread(served.leader)
+        asked_node = next(node for node in served.clients if node != leader)
+        address = served.clients[asked_node]
+        options = ClientOptions(forward=True)
+        async with EchoExecutor(cluster) as executor, AsyncClient(address, options) as client:
+            executor.may_report.clear()
+            asked = [
+                asyncio.ensure_future(client.infer("echo", f"text {n}", request_id=f"id{n}"))
+                for n in range(1000)
+            ]
+            await executor.started.wait()  # some are admitted, some on their way
+            if is_hurt:
+                served.processes[leader].kill()
+            executor.may_report.set()
+            results = await asyncio.gather(*asked)
+            assert [each.value for each in results] == [f"text {n}" for n in range(1000)]
+            assert Counter(each.request_id for each in results) == {
+                f"id{n}": 1 for n in range(1000)
+            }
+            # Each was admitted once: however often a batch was assigned, no request is in two.
+            batches = {batch: count for (batch, _), count in executor.batches.items()}
+            assert sum(batches.values()) == 1000
+            # It has asked that node alone, whoever led.
+            assert client.leader in ("", address)
+            assert (await client.submit("echo", "more", request_id="more")).index > 0
+            assert await client.cancel("to come") is True
+        survivors = tuple(node for node in served.clients if served.processes[node].is_up)
         await asyncio.to_thread(served.agree, *survivors)
 
     run(tmp_path, test, ("n1", "n2", "n3"))

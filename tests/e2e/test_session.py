@@ -163,7 +163,7 @@ def test_awaits_find_what_is_known_later(tmp_path: Path) -> None:
         awaits = [pb.SessionAwait(number=n, request_id=f"r{n}", index=n) for n in (1, 2)]
         await session.write(pb.SessionRequest(awaits=awaits))
         await api.until(lambda: len(api.heard) == 1)  # the furthest on is asked for first
-        assert api.heard == [("default", "r2", 2, 0)]
+        assert api.heard == [("default", "r2", 2)]
         api.known = {"r1": outcome("r1", b"one"), "r2": outcome("r2", b"two")}
         api.is_open.set()
         found: dict[int, bytes] = {}

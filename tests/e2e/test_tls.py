@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from raftbatch.client import TLS, Client, ClientOptions
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.processes import run
 from tests.network.certificates import Authority
@@ -27,8 +28,9 @@ def authority(tmp_path: Path) -> Authority:
     folder.mkdir()
     named.mkdir()
     authority = Authority(folder)
-    for name in (*NODES, "operator"):
+    for name in NODES:
         authority.issue(name)
+    authority.issue("operator", "operator")
     for file in folder.iterdir():
         (named / file.name).symlink_to(file)
     return authority
@@ -69,6 +71,30 @@ def test_cluster_with_certificates(tmp_path: Path, settings: str) -> None:
         with ServedCluster(tmp_path / "nobody", NODES, credentials=nobody) as nameless:
             nameless.clients = cluster.clients
             assert nameless.status(leader) is None  # nor anybody without a certificate
+
+
+def test_node_hands_on_under_its_own_certificate(tmp_path: Path, settings: str) -> None:
+    model = '[models.idle]\ninputs = [{ name = "text", datatype = "BYTES", dims = [1] }]\n'
+    certs = tmp_path / "certs"
+    pems = [(certs / each).read_bytes() for each in ("ca.pem", "operator.pem", "operator.key")]
+    with ServedCluster(
+        tmp_path,
+        NODES,
+        settings + model,
+        credentials=credentials(tmp_path, "operator"),
+        replica="scheduler",
+    ) as cluster:
+        cluster.start_all("--bootstrap")
+        leader = cluster.leader()
+        follower = next(node for node in NODES if node != leader)
+        names = {cluster.clients[follower]: follower}
+        options = ClientOptions(forward=True, tls=TLS(pems[0], pems[1], pems[2], names))
+        with Client(cluster.clients[follower], options) as client:
+            ticket = client.submit("idle", "hello")
+            assert ticket.index > 0
+            assert ticket.cancel() is True
+        done = run("infer", "idle", "x", "--forward", "--wait", "1", "--config", cluster.file)
+        assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
 
 
 def test_node_with_the_certificate_of_another_does_not_start(

@@ -45,13 +45,22 @@ class Authority:
         )  # fmt: skip
 
     def issue(
-        self, name: str, *, file: str = "", start: str = "", end: str = ""
+        self,
+        name: str,
+        *roles: str,
+        file: str = "",
+        start: str = "",
+        end: str = "",
+        usage: str = "",
     ) -> tuple[str, str, str]:
         """Make a certificate; return the paths of the authority's, of it, and of its key.
 
         Args:
             name: its common name.
+            roles: that it says by itself, and its name among its alternative names then: clients
+                look there alone where there are any.
             file: what its files are named by, if not by that.
+            usage: what it may be shown for, such as `clientAuth`; empty: for anything.
             start, end: its time, as `YYYYMMDDHHMMSSZ`; by default from now on, for a day.
         """
         file = file or name
@@ -59,10 +68,18 @@ class Authority:
             "req", "-new", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
             "-keyout", f"{file}.key", "-out", f"{file}.csr", "-subj", f"/CN={name}",
         )  # fmt: skip
+        lines = [f"extendedKeyUsage = {usage}\n"] if usage else []
+        if roles:
+            names = ",".join([f"DNS:{name}", *(f"URI:raftbatch://role/{role}" for role in roles)])
+            lines.append(f"subjectAltName = {names}\n")
+        path = self._folder / f"{file}.ext"
+        path.write_text("".join(lines), encoding="ascii")
+        extensions = ["-extfile", path.name] if lines else []
         time = ["-startdate", start, "-enddate", end] if start else ["-days", "1"]
         self._run(
             "ca", "-batch", "-notext", "-config", str(self._config), "-cert", self.certificate,
             "-keyfile", f"{self._name}.key", "-in", f"{file}.csr", "-out", f"{file}.pem", *time,
+            *extensions,
         )  # fmt: skip
         return (
             self.certificate,

@@ -96,6 +96,17 @@ def test_tls_says_that_the_clock_or_the_certificate_is_off(authority: Authority)
         assert "clock" in text
 
 
+def test_tls_of_a_client_may_be_good_for_nothing_else(authority: Authority) -> None:
+    paths = authority.issue("web", "client", usage="clientAuth")
+    tls = load_tls(*paths, is_client=True)
+    assert tls.name == "web"
+    assert tls.client.verify_mode is ssl.CERT_REQUIRED, "that was for the trial alone"
+    with pytest.raises(CannotStart, match=r"web\.pem is not accepted by the authority"):
+        load_tls(*paths)
+    with pytest.raises(CannotStart, match=r"n1\.pem is not accepted by the authority"):
+        load_tls(*authority.issue("n1", usage="serverAuth"), is_client=True)
+
+
 async def shaken(server: RealTLS | None, client: RealTLS | None) -> tuple[str, str]:
     """Let two shake hands; return what each end says of it, or the name it sees."""
     network = RealNetwork()

@@ -36,8 +36,10 @@ FLOORS: dict[str, set[str]] = {
 DEFERRED = {
     "raftbatch.cli.config": "checks what only a coordinator reads",
     "raftbatch.cli.executor": "runs an executor",
+    "raftbatch.cli.models": "runs a model",
     "raftbatch.cli.log": "dumps the files of a coordinator",
     "raftbatch.cli.serve": "runs a coordinator",
+    "raftbatch.cli.source": "reads the files of a coordinator",
 }
 
 # Modules of others that only one floor of ours may import.

@@ -148,6 +148,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("raftbatch/local/cluster.py", "raftbatch.realworld"): "is a composition root",
     ("raftbatch/local/cluster.py", "signal"): "ends processes",
     ("raftbatch/local/cluster.py", "threading"): "blocks whoever calls it",
+    ("raftbatch/local/directory.py", "pathlib.Path"): "has a directory on this machine",
+    ("raftbatch/local/directory.py", "raftbatch.realworld"): "is a composition root",
     ("raftbatch/local/looking.py", "raftbatch.realworld"): "reads certificates",
     ("raftbatch/local/ports.py", "socket"): "looks for free ports",
     ("raftbatch/local/processes.py", "*"): "starts processes",
@@ -168,8 +170,15 @@ ALLOWED_IN_FUNCTIONS: dict[tuple[str, str], str] = {
     ("raftbatch/cli/config.py", "raftbatch.realworld"): "reads a configuration",
     ("raftbatch/cli/executor.py", "raftbatch.realworld"): "runs an executor",
     ("raftbatch/cli/log.py", "raftbatch.realworld"): "reads the files of a coordinator",
+    ("raftbatch/cli/models.py", "pathlib.Path"): "reads a model's file, or a configuration",
+    ("raftbatch/cli/models.py", "raftbatch.realworld"): "runs a model",
     ("raftbatch/cli/requests.py", "raftbatch.realworld"): "lets gRPC's core say nothing",
     ("raftbatch/cli/serve.py", "raftbatch.realworld"): "runs a coordinator",
+    ("raftbatch/cli/source.py", "raftbatch.realworld"): "reads the files of a coordinator",
+    ("raftbatch/cli/up.py", "asyncio.to_thread"): "waits for processes beside the loop",
+    ("raftbatch/cli/up.py", "pathlib.Path"): "has a directory on this machine",
+    ("raftbatch/cli/up.py", "raftbatch.realworld"): "runs a local cluster",
+    ("raftbatch/cli/up.py", "tempfile"): "may have a directory for its own time alone",
 }
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ("raftbatch", "coordinator", "executor")
 """The packages of the wheel."""
 
-CODE = (*PRODUCT, "chaos", "benchmarks", "tests", "proto")
+CODE = (*PRODUCT, "chaos", "benchmarks", "demo", "tests", "proto")
 """Every folder that holds Python code."""
 
 TEXT = (*CODE, "docs", "cluster_configs", "ci", ".ci")

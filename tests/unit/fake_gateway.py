@@ -171,6 +171,7 @@ class FakeNode(GatewayServicer):
         messages: all that came, in their order.
         sessions: all that were opened.
         is_silent: it says nothing, not even who it is.
+        refusal: why it lets nobody in; empty: it does.
         in_flight_max: that it tells.
         others: nodes that it names, beside itself.
         came: set once there was a message.
@@ -187,6 +188,7 @@ class FakeNode(GatewayServicer):
         self.messages: list[pb.SessionRequest] = []
         self.sessions: list[FakeSession] = []
         self.is_silent = False
+        self.refusal = ""
         self.in_flight_max = 1000
         self.message_bytes_max = 1 << 24
         self.others: list[FakeNode] = []
@@ -203,6 +205,10 @@ class FakeNode(GatewayServicer):
         """Take in messages."""
         if self.is_silent:
             await self._never.wait()
+        if self.refusal:
+            error = error_pb2.Error(slug="permission_denied", message=self.refusal, definite=True)
+            trailer = ((TRAILER, error.SerializeToString()),)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, self.refusal, trailer)
         session = FakeSession(self, context)
         self.sessions.append(session)
         opened = pb.Opened(

@@ -23,17 +23,21 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 @dataclass(frozen=True)
 class Certificate:
-    """TLS, as far as a test needs it: the name that the other end sees."""
+    """TLS, as far as a test needs it: the name that the other end sees, and its URIs."""
 
     name: str
+    uris: tuple[str, ...] = ()
 
 
 class MemoryConnection:
     """One end. `is_stuck`: it takes nothing in. `sent`: all that it ever wrote."""
 
-    def __init__(self, network: "MemoryNetwork", peer: str, certificate_name: str | None) -> None:
+    def __init__(
+        self, network: "MemoryNetwork", peer: str, certificate: Certificate | None
+    ) -> None:
         self.peer = peer
-        self.certificate_name = certificate_name
+        self.certificate_name = certificate.name if certificate else None
+        self.certificate_uris = certificate.uris if certificate else ()
         self.is_stuck = False
         self.is_closed = False
         self.sent = bytearray()
@@ -187,6 +191,11 @@ class MemoryNetwork:
         self.listening[address] = (accept, tls)
         return MemoryListener(self, address)
 
+    async def serve(
+        self, address: str, protocol: Callable[[], asyncio.Protocol], tls: TLS | None
+    ) -> MemoryListener:
+        raise AssertionError("no library's protocol is served here")
+
     async def connect(self, address: str, tls: TLS | None) -> MemoryConnection:
         loop = asyncio.get_running_loop()
         self.dials.append((address, loop.time()))
@@ -200,8 +209,8 @@ class MemoryNetwork:
         if (tls is None) != (other_tls is None):
             raise ConnectionError("one end has TLS, and the other not")
         number = len(self.connections) + 1
-        one = MemoryConnection(self, address, other_tls.name if other_tls else None)
-        two = MemoryConnection(self, f"127.0.0.1:{number}", tls.name if tls else None)
+        one = MemoryConnection(self, address, other_tls)
+        two = MemoryConnection(self, f"127.0.0.1:{number}", tls)
         one.other, two.other = two, one
         self.connections.append((one, two))
         task = loop.create_task(self._accept(accept, two))

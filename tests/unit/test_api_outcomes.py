@@ -101,7 +101,7 @@ def test_outcome_that_was_acknowledged_is_forgotten(loop: VirtualLoop) -> None:
 
 def test_unknown_is_said_only_after_a_barrier_on_the_leader(loop: VirtualLoop) -> None:
     node = Asked(loop)
-    task = node.asks(node.api.outcome("t", "a", timeout_ms=0))
+    task = node.asks(node.api.outcome("t", "a", timeout_ms=5000))
     loop.run_for(1)
     assert not task.done()
     assert node.log.pass_barriers() == 1
@@ -131,7 +131,7 @@ def test_leader_that_cannot_confirm_it_does_not_say_unknown(loop: VirtualLoop) -
     node = Asked(loop)
     begun = loop.time()
     with pytest.raises(NoLeader, match="does not know 'a'"):
-        loop.run_until_complete(node.api.outcome("t", "a", timeout_ms=0))
+        loop.run_until_complete(node.api.outcome("t", "a", timeout_ms=5000))
     assert loop.time() - begun == pytest.approx(2)
     assert node.log.pass_barriers() == 1  # which was given up, and harms nobody
 
@@ -166,6 +166,32 @@ def test_node_that_is_behind_the_ticket_says_so(loop: VirtualLoop) -> None:
     with pytest.raises(NoLeader, match=r"n1 has applied 3 and does not know 'a': ask another"):
         loop.run_until_complete(node.api.outcome("t", "a", index=50, timeout_ms=60_000))
     assert loop.time() == pytest.approx(2)
+
+
+@pytest.mark.parametrize("index", [0, 50])
+def test_call_that_does_not_wait_is_answered_at_once(loop: VirtualLoop, index: int) -> None:
+    """Neither for the ticket's index nor for the leader's word that there is no such request."""
+    node = Asked(loop)
+    with pytest.raises(NoLeader, match="does not know 'a'"):
+        loop.run_until_complete(node.api.outcome("t", "a", index=index, timeout_ms=0))
+    assert loop.time() == 0
+    with pytest.raises(NoLeader):
+        loop.run_until_complete(node.api.outcome("t", "a", index=index, timeout_ms=300))
+    assert loop.time() == pytest.approx(0.3)
+    with pytest.raises(NoLeader):
+        loop.run_until_complete(node.api.find("t", "a", index))
+    assert loop.time() == pytest.approx(2.3)
+
+
+def test_time_to_find_a_request_is_part_of_the_wait(loop: VirtualLoop) -> None:
+    node = Asked(loop)
+    task = node.asks(node.api.outcome("t", "a", index=node.state.index + 1, timeout_ms=1000))
+    loop.run_for(0.6)
+    node.admit("a")
+    loop.run_for(0.3)
+    assert not task.done()
+    assert isinstance(loop.run_until_complete(task), Waiting)
+    assert loop.time() == pytest.approx(1.0)
 
 
 def test_after_a_snapshot_waits_are_looked_up_again(loop: VirtualLoop) -> None:

@@ -220,10 +220,10 @@ def test_parameters_are_bytes_or_json() -> None:
 
 
 def test_request_ids_sort_by_time_and_are_128_bits() -> None:
-    ids = [make_request_id(at_ms, bytes([255 - at_ms] * 10)) for at_ms in range(5)]
+    ids = [make_request_id(at_ms, bytes([255 - at_ms] * 10).hex()) for at_ms in range(5)]
     assert ids == sorted(ids)
     assert {len(each) for each in ids} == {32}
-    assert make_request_id(1 << 48, bytes(10)) == "0" * 32  # in the year 10889 it begins anew
+    assert make_request_id(1 << 48, bytes(10).hex()) == "0" * 32  # in the year 10889 it begins anew
 
 
 def test_text_alone_is_what_it_is_by_name() -> None:

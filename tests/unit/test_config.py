@@ -14,6 +14,7 @@ from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_loopback
 from raftbatch.realworld import RealFiles
 from raftbatch.records import PutModel
+from raftbatch.roles import Role
 from raftbatch.settings import Model
 from tests.tidy.tree import ROOT
 
@@ -90,6 +91,16 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
     )
 
 
+def test_config_has_a_port_for_http_where_one_is_named(tmp_path: Path) -> None:
+    assert load_node(FILES, write(tmp_path, GOOD), "n1").addresses.http == ""
+    one = GOOD + 'http = "127.0.0.1:8010"\n'
+    found = load_node(FILES, write(tmp_path, one), "n2").addresses
+    assert (found.http, found.http_listen) == ("127.0.0.1:8010", "127.0.0.1:8010")
+    text = GOOD + 'http = "b.example:8010"\nhttp_listen = "0.0.0.0:8010"\n' + TLS
+    found = load_node(FILES, write(tmp_path, text), "n2").addresses
+    assert (found.http, found.http_listen) == ("b.example:8010", "0.0.0.0:8010")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -117,6 +128,23 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
         ("", "[tls]\nca = 'a'\ncert = 'b'\nkey = 'c'\ninsecure = true", "choose one of them"),
         ("", "[tls]\ninsecure = 1", "tls.insecure is 1, which is neither true nor false"),
         ('name = "test"', "", "cluster.name is missing"),
+        (
+            "",
+            TLS + "[tls.roles]\noperators = []",
+            "tls.roles.operators is unknown: the nearest is oper",
+        ),
+        (
+            "",
+            TLS + "[tls.roles]\nclient = 'web'",
+            "tls.roles.client is 'web', which is no list of n",
+        ),
+        (
+            "",
+            TLS + "[tls.roles]\nclient = [1]",
+            "tls.roles.client is [1], which is no list of names",
+        ),
+        ('name = "test"', f"name = '{'x' * 129}'", "cluster.name is no name: 128 printable"),
+        ('name = "test"', 'name = "\\u001b"', "cluster.name is no name: 128 printable"),
         ('name = "test"', "name = 5", "cluster.name is 5, which is no text"),
         ('"127.0.0.1:8013"', '"127.0.0.1:8003"', "nodes.n2.peer is 127.0.0.1:8003, as nodes.n1.pe"),
         ('"127.0.0.1:8003"', '"127.0.0.1"', "nodes.n1.peer is '127.0.0.1', which is not of the"),
@@ -124,6 +152,23 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
         ('"127.0.0.1:8003"', '"127.0.0.1:0"', "is not of the form host:port"),
         ('"127.0.0.1:8003"', '"0.0.0.0:8003"', "nodes.n1.peer is 0.0.0.0:8003, which nobody can"),
         ('"127.0.0.1:8003"', '"10.0.0.1:8003"', "nodes.n1.peer is 10.0.0.1:8003, which other mach"),
+        ('"127.0.0.1:8001"', '"10.0.0.1:8001"', "nodes.n1.client is 10.0.0.1:8001, which other ma"),
+        (
+            "[nodes.n2]",
+            "peer_listen = '0.0.0.0:1'\n[nodes.n2]",
+            "n1.peer_listen is 0.0.0.0:1,",
+        ),
+        (
+            "[nodes.n2]",
+            "client_listen = '[::]:1'\n[nodes.n2]",
+            "n1.client_listen is [::]:1, w",
+        ),
+        ("", 'http = "127.0.0.1:8013"', "nodes.n2.http is 127.0.0.1:8013, as nodes.n2.peer is"),
+        ("", 'http = "10.0.0.1:8000"', "nodes.n2.http is 10.0.0.1:8000, which other machines"),
+        ("", 'http = "0.0.0.0:8000"', "write that as http_listen"),
+        ("", 'http_listen = "127.0.0.1:8000"', "nodes.n2.http_listen is given, but not http"),
+        ("", "http = 8000", "nodes.n2.http is 8000, which is no text"),
+        ("", "[server]\nhttp_connections_max = 0", "http_connections_max = 0 is less than 1"),
         ("[nodes.n2]", "[nodes.'-']", "nodes.- is no name of a node"),
         ("", "[[storage]]\nx = 1", "storage is [{'x': 1}], which is no table"),
         ("[cluster]", "[cluster", "at line 2"),
@@ -177,6 +222,28 @@ def test_config_has_an_operator_where_one_is_named(tmp_path: Path) -> None:
     operator = load(FILES, path).operator()
     assert operator is not None
     assert operator.cert == f"{tmp_path}/o.pem"
+
+
+def test_config_has_an_executors_own_certificate(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD + TLS)
+    with pytest.raises(InvalidRequest, match=r"tls\.executor_cert is missing"):
+        load(FILES, path).executor("gpu-1")
+    path = write(tmp_path, GOOD + TLS + "executor_cert = 'o.pem'\n")
+    with pytest.raises(InvalidRequest, match="executor_cert and executor_key are named together"):
+        load(FILES, path)
+    text = "executor_cert = 'c/{executor}.pem'\nexecutor_key = 'c/{executor}.key'\n"
+    found = load(FILES, write(tmp_path, GOOD + TLS + text)).executor("gpu-1")
+    assert found is not None
+    assert found.key == f"{tmp_path}/c/gpu-1.key"
+    assert load(FILES, write(tmp_path, GOOD)).executor("gpu-1") is None
+
+
+def test_config_gives_roles_to_names(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD + TLS + "[tls.roles]\noperator = ['alice']\nclient = ['*']\n")
+    roles = load(FILES, path).roles
+    assert roles.of("alice", []) == {Role.OPERATOR, Role.CLIENT}
+    assert roles.of("bob", []) == {Role.CLIENT}
+    assert load(FILES, write(tmp_path, GOOD + TLS)).roles.of("alice", []) == frozenset()
 
 
 def test_loopback_is_what_only_this_machine_reaches() -> None:

@@ -156,10 +156,10 @@ def test_door_answers_another_version_that_it_is_one() -> None:
     async def main() -> None:
         house = House()
         await house.door.open()
-        data = greeting.encode(HELLO).replace(b"raftbatch\x01", b"raftbatch\x02")
+        data = greeting.encode(HELLO).replace(b"raftbatch\x02", b"raftbatch\x01")
         answer = await heard(await house.say(data))
         assert isinstance(answer, Refused)
-        assert "version 2" in answer.text
+        assert "speaks version 1" in answer.text
         assert house.counters.values == {"door.other_version": 1}
         await house.door.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ class FakeChild:
     """A child that says what a test puts into `says`; None: it says nothing any more."""
 
     def __init__(self, *says: Frame | None) -> None:
+        self.pid = os.getpid()
         self.says: asyncio.Queue[Frame | None] = asyncio.Queue()
         for each in says:
             self.says.put_nowait(each)

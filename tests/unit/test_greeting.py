@@ -7,7 +7,8 @@ from typing import Any, get_args
 import msgpack
 import pytest
 
-from coordinator.raft import greeting, membership
+from coordinator.raft import about, greeting, membership
+from coordinator.raft.about import About
 from coordinator.raft.greeting import (
     GREETING_BYTES_MAX,
     LENGTH,
@@ -36,15 +37,20 @@ N1, N2 = NodeId("n1"), NodeId("n2")
 TOKEN = bytes(range(16))
 FOUNDERS = founders({N1: "10.0.0.1:7", N2: "[::1]:8"})
 
+ABOUT = About(
+    "10.0.0.1:8001", "[::1]:9", (("cluster.name", "Küche 1"), ("timing.heartbeat_ms", 50))
+)
+
 EXAMPLES: tuple[Greeting, ...] = (
-    Hello(CLUSTER, N1, 3, N2),
-    Welcome(N2, 2**63 - 1),
+    Hello(CLUSTER, N1, 3, N2, ABOUT),
+    Welcome(N2, 2**63 - 1, ABOUT),
+    Welcome(N2, 1),
     Refused("not_leader", "go to n2", "n2:70"),
     Refused("overloaded", ""),
-    Ask(N1, TOKEN, FOUNDERS),
-    Empty(N2, TOKEN, FOUNDERS),
+    Ask(N1, TOKEN, FOUNDERS, ABOUT),
+    Empty(N2, TOKEN, FOUNDERS, ABOUT),
     Born(CLUSTER, N2, 1),
-    Adopt(N1, CLUSTER, TOKEN, FOUNDERS),
+    Adopt(N1, CLUSTER, TOKEN, FOUNDERS, ABOUT),
     Adopted(N2),
     Join(N2, "n2.example:70", Rank.LEARNER),
     Joined(CLUSTER, 2),
@@ -67,12 +73,20 @@ def test_greeting_survives_its_bytes(example: Greeting) -> None:
     assert greeting.decode(body_of(example)) == example
 
 
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
+
+
 def test_greeting_of_the_largest_cluster_fits() -> None:
     names = [NodeId(f"{number:02}".ljust(63, "x")) for number in range(MEMBERS_MAX)]
     largest = founders(dict.fromkeys(names, "a" * 253 + ":65535"))
     data = greeting.encode(Ask(names[0], TOKEN, largest))
     assert len(data) < GREETING_BYTES_MAX // 4
-    assert greeting.decode(data[LENGTH.size :]) == Ask(names[0], TOKEN, largest)
+    pairs = [(f"{n:02}".translate(_LETTERS).ljust(32, "x") + ".k", "v" * 256) for n in range(64)]
+    said = About("a" * 253 + ":65535", "b" * 253 + ":65535", tuple(sorted(pairs)))
+    whole = Ask(names[0], TOKEN, largest, said)
+    data = greeting.encode(whole)
+    assert len(data) < GREETING_BYTES_MAX * 3 // 4
+    assert greeting.decode(data[LENGTH.size :]) == whole
 
 
 def mutated(rng: Random, body: bytes) -> bytes:
@@ -124,6 +138,7 @@ WRONG: dict[str, list[Any]] = {
     "leader": ["x" * (ADDRESS_BYTES_MAX + 1), 0],
     "address": ["", "x" * (ADDRESS_BYTES_MAX + 1), 7],
     "Membership": [b"", b"\xc1", "x", [], FOUNDERS],
+    "About": [b"", b"\xc1", "x", [], None, about.encode(ABOUT) + b"\0"],
     "Rank": [0, 1, 4, "2", True, 2.0],
 }
 
@@ -143,7 +158,7 @@ def test_greeting_with_a_wrong_part_is_malformed(example: Greeting) -> None:
 
 def test_greeting_with_founders_that_were_removed_is_malformed() -> None:
     values = msgpack.unpackb(body_of(Ask(N1, TOKEN, FOUNDERS)))
-    values[-1] = membership.encode(FOUNDERS.removed(N2))
+    values[-2] = membership.encode(FOUNDERS.removed(N2))
     with pytest.raises(Malformed, match="founders"):
         greeting.decode(msgpack.packb(values))
     with pytest.raises(ValueError, match="founders"):
@@ -161,7 +176,7 @@ def test_greeting_with_founders_that_were_removed_is_malformed() -> None:
         msgpack.packb(["raftbatch", VERSION]),
         msgpack.packb(["raftbatch", VERSION, 11]),
         msgpack.packb(["raftbatch", VERSION, "1", CLUSTER, "n1", 1, "n2"]),
-        msgpack.packb(["raftbatch", VERSION, 1, CLUSTER, "n1", 1]),
+        msgpack.packb(["raftbatch", VERSION, 1, CLUSTER, "n1", 1, "n2"]),
         msgpack.packb(["raftbatch", VERSION, 8, "n1", "n1"]),
         msgpack.packb(["raftbutch", VERSION, 8, "n1"]),
         msgpack.packb(["raftbatch", VERSION, 8, "n1"]) + b"\0",
@@ -177,7 +192,7 @@ def test_greeting_refuses_other_bytes(body: bytes) -> None:
 
 def test_greeting_of_another_version_is_named_but_a_refusal_is_understood() -> None:
     hello = msgpack.unpackb(body_of(EXAMPLES[0]))
-    for version in (VERSION + 1, "2", True):
+    for version in (VERSION - 1, VERSION + 1, "2", True):
         with pytest.raises(OtherVersion, match=f"version {version!r} "):
             greeting.decode(msgpack.packb([hello[0], version, *hello[2:]]))
     refusal = msgpack.packb(["raftbatch", VERSION + 1, 3, "invalid_request", "too old", ""])

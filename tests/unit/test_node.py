@@ -10,12 +10,14 @@ import pytest
 
 from coordinator.config import load_node
 from coordinator.node import Node, Phase
+from coordinator.raft.about import About
 from coordinator.raft.counters import Counters
 from coordinator.raft.greeting import Adopt, Adopted, Ask, Born, Join, Joined, Refused
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Member, Membership, Rank, founders
 from coordinator.raft.progress import Progress
 from coordinator.raft.standing import Role
+from coordinator.rpc.errors import to_message
 from raftbatch.errors import (
     Draining,
     InvalidRequest,
@@ -235,3 +237,22 @@ def test_clients_are_sent_to_addresses_of_the_file(node: Node) -> None:
     assert node.client_address("n2") == "127.0.0.1:4"
     assert node.client_address("n4") == ""
     assert node.client_address(None) == ""
+
+
+def test_clients_are_sent_where_a_node_says_that_it_is(node: Node, log: FakeLog) -> None:
+    """A peer's own word counts before the file; who has said nothing is where the file has it."""
+    log.membership = MEMBERS.added(N4, "n4:1", Rank.JOINING)
+    said = {N4: About("n4.example:8001"), N2: About("moved:4"), N3: About()}
+    node.told = said.get
+    assert node.client_addresses() == {
+        N1: "127.0.0.1:2", N2: "moved:4", N3: "", N4: "n4.example:8001",
+    }  # fmt: skip
+    assert {each.member.node_id: each.client_address for each in node.members()}[N4] == (
+        "n4.example:8001"
+    )
+    log.leader = N4
+    error = to_message(NotLeader("go there", leader=N4), node.client_address)
+    assert error.leader == "n4.example:8001"
+    node.told = lambda _node: None
+    assert node.client_address(N2) == "127.0.0.1:4"
+    assert node.client_address(N4) == node.client_address(None) == ""

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from chaos.worlds.stepped import SeededEntropy
+from coordinator.raft.about import NOTHING, About
 from coordinator.raft.counters import Counters
 from coordinator.raft.door import Door
 from coordinator.raft.membership import Membership, founders
@@ -53,6 +54,7 @@ class Node:
         tls: Certificate | None = None,
         seeds: dict[NodeId, str] | None = None,
         limits: TransportLimits | None = None,
+        about: About = NOTHING,
     ) -> None:
         limits = limits or TransportLimits()
         self.name = name
@@ -71,6 +73,7 @@ class Node:
             seeds or {},
             limits,
             self.counters,
+            about,
         )
 
     async def begin(self, membership: Membership) -> "Node":

@@ -1,0 +1,158 @@
+"""Who may call what on the client port, where it speaks TLS.
+
+| calls | roles |
+|---|---|
+| Gateway, the log of opaque entries | client, operator, and peer: nodes forward what clients ask |
+| Gateway.Nodes | every certificate of the authority: whoever has to find a node |
+| Dispatch | executor, and the executor is the one that the certificate names |
+| Admin, and whatever is not listed | operator |
+
+Without TLS nobody says who it is, and nothing is guarded: such a port is on loopback
+alone, or on a network that is trusted as it is.
+
+What lives here: that table, and refusing. What must never live here: who has which
+role (`raftbatch.roles`). Called by: gRPC, for each call; a session or a tail is one.
+One thread: the loop's. Source: docs/adr/0008-roles.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from coordinator.core.batches import is_current
+from coordinator.node import Node
+from coordinator.replica import Replica
+from coordinator.rpc.errors import abort
+from raftbatch.errors import PermissionDenied, RaftbatchError
+from raftbatch.roles import Role, lacking
+from raftbatch.v1 import dispatch_pb2
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Details = grpc.HandlerCallDetails
+
+if TYPE_CHECKING:
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
+_PACKAGE = "/raftbatch.v1."
+_ASKS = (Role.CLIENT, Role.OPERATOR, Role.PEER)
+_CALLS: dict[str, tuple[Role, ...]] = {
+    "Gateway": _ASKS,
+    "Log": _ASKS,
+    "Dispatch": (Role.EXECUTOR,),
+}
+_OPEN = ("Gateway/Nodes",)
+_OTHERS = (Role.OPERATOR,)
+
+
+class Rights(grpc.aio.ServerInterceptor):
+    """See the module's docstring.
+
+    Args:
+        node: knows the roles of certificates.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def intercept_service(
+        self, continuation: Callable[[Details], Awaitable[Handler | None]], details: Details
+    ) -> Handler | None:
+        """Return what serves a call, once its certificate was looked at."""
+        handler = await continuation(details)
+        method = details.method.removeprefix(_PACKAGE)
+        if handler is None or method in _OPEN:
+            return handler
+        service = method.partition("/")[0]
+        needed = _CALLS.get(service, _OTHERS)
+
+        async def check(request: object, context: Context) -> None:
+            try:
+                self._check(method, needed, request, context)
+            except RaftbatchError as error:
+                await abort(context, error, self._node.client_address)
+
+        return _guarded(handler, check)
+
+    def _check(
+        self, method: str, needed: tuple[Role, ...], request: object, context: Context
+    ) -> None:
+        """Refuse who may not.
+
+        Raises:
+            PermissionDenied: definite.
+        """
+        name, uris = _certificate(context)
+        roles = self._node.access.roles(name, uris)
+        if roles.isdisjoint(needed):
+            raise PermissionDenied(lacking(name, roles, needed, method))
+        if needed == (Role.EXECUTOR,) and not self._node.access.is_any_executors():
+            for executor in self._executors(request):
+                if executor != name:
+                    raise PermissionDenied(
+                        f"the certificate names {name or 'nobody'}, and {method} is about the "
+                        f"executor {executor!r}: an executor's certificate bears its id"
+                    )
+
+    def _executors(self, request: object) -> Iterator[str]:
+        """Yield the executors for which a message of Dispatch claims to speak."""
+        if not isinstance(request, dispatch_pb2.ReportRequest):
+            yield getattr(request, "executor", "")
+            return
+        for each in request.reports:
+            match each.WhichOneof("report"):
+                case None:
+                    pass
+                case "lapse":
+                    yield from self._holder(each.lapse)
+                case kind:
+                    yield getattr(each, kind).executor
+
+    def _holder(self, lapse: dispatch_pb2.Lapse) -> Iterator[str]:
+        """Yield who holds what a lapse is about: it names a batch and its fence alone."""
+        replica = self._node.replica
+        batch = replica.state.batches.get(lapse.batch) if isinstance(replica, Replica) else None
+        if batch is not None and is_current(batch, lapse.attempt, lapse.fence):
+            yield batch.executor
+
+
+def _certificate(context: Context) -> tuple[str | None, list[str]]:
+    """Return the common name and the URIs of the certificate that the caller has shown."""
+    found = context.auth_context()
+    names = [each.decode(errors="replace") for each in found.get("x509_common_name", ())]
+    uris = [each.decode(errors="replace") for each in found.get("peer_uri", ())]
+    return names[0] if len(names) == 1 else None, uris
+
+
+def _guarded(handler: Handler, check: Callable[[object, Context], Awaitable[None]]) -> Handler:
+    """Return a handler that looks first; its kind, and how bytes become messages, stay."""
+    serve: Any = (  # which of the four it is, the two flags say
+        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+    )
+    guarded: Any
+    if inspect.isasyncgenfunction(serve):
+
+        async def guarded_stream(request: object, context: Context) -> AsyncIterator[Any]:
+            await check(request, context)
+            async for each in serve(request, context):
+                yield each
+
+        guarded = guarded_stream
+    else:
+
+        async def guarded_call(request: object, context: Context) -> Any:
+            await check(request, context)
+            return await serve(request, context)
+
+        guarded = guarded_call
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[bool(handler.request_streaming), bool(handler.response_streaming)]
+    return make(guarded, handler.request_deserializer, handler.response_serializer)
