@@ -41,6 +41,9 @@ _RETRY_AFTER_MS = 1000
 _A_TURN = 256
 """Requests of a call that are taken in one turn of the loop: some ten milliseconds."""
 
+_NAMES = 1024
+"""Ids of one record: an entry is applied in one turn of the loop."""
+
 Answer = Ticket | RaftbatchError
 
 
@@ -293,14 +296,41 @@ class RequestsApi(ApiBase):
         names: Sequence[Name],
         answers: tuple[Verdict, ...],
     ) -> list[Verdict | RaftbatchError]:
-        """Have one record for all names proposed, and return what was done with each."""
+        """Return what was done with each name; few records stand for many names.
+
+        Raises:
+            InvalidRequest: definite; a name is none, or there are too many.
+            RaftbatchError: the leader's; where some were done, it is the others' answer.
+        """
         if len(names) > self._config.names_max:
             raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
         for tenant, request_id in names:
             check_name("tenant", tenant)
             check_name("request id", request_id)
-        if not names:
-            return []
+        parts = [names[first : first + _NAMES] for first in range(0, len(names), _NAMES)]
+        if len(parts) <= 1:
+            return await self._for_part(kind, names, answers) if parts else []
+        asked = [self._for_part(kind, part, answers) for part in parts]
+        landed = await asyncio.gather(*asked, return_exceptions=True)
+        errors = [each for each in landed if isinstance(each, BaseException)]
+        errors.sort(key=lambda error: getattr(error, "definite", False))
+        if errors and (len(errors) == len(parts) or not isinstance(errors[0], RaftbatchError)):
+            raise errors[0]
+        found: list[Verdict | RaftbatchError] = []
+        for part, each in zip(parts, landed, strict=True):
+            if isinstance(each, RaftbatchError):
+                found += [copy_of(each) for _ in part]
+            elif not isinstance(each, BaseException):
+                found += each
+        return found
+
+    async def _for_part(
+        self,
+        kind: type[r.Cancel | r.Acknowledge | r.Forget],
+        names: Sequence[Name],
+        answers: tuple[Verdict, ...],
+    ) -> list[Verdict | RaftbatchError]:
+        """Have one record for names proposed, and return what was done with each."""
         record = kind(
             tuple([tenant for tenant, _ in names]), tuple([request_id for _, request_id in names])
         )

@@ -245,7 +245,7 @@ class Leader:
         sent = self._sent.pop((term, index), None)
         if sent is None:
             return
-        freed: list[Ask] = []
+        freed = sent.group.joined
         if current is not None and current.term == term:
             current.landed(sent, applied)
             freed = current.inbox.landed(sent.group)
@@ -294,11 +294,12 @@ class Leader:
 
     def _resolved(self, key: tuple[int, int], error: BaseException | None) -> None:
         """Tell those who asked that their entry is not in the log, or may not be."""
-        sent = self._sent.pop(key, None) if error is not None else None
+        sent = self._sent.get(key) if error is not None else None
         if sent is None:
             return  # told as it was applied, or at the end
         if self._current is not None and self._current.term == sent.term:
-            self._end(self._deposed())
+            self._end(self._deposed())  # it is in flight still: those kept aside for it join it
+        del self._sent[key]
         if not isinstance(error, RaftbatchError):
             error = OutcomeUnknown(f"this node cannot say what became of it: {error}")
         sent.group.failed(error)
@@ -317,8 +318,13 @@ class Leader:
     def _end(self, error: RaftbatchError) -> None:
         """End the leadership; what it has in flight is waited for."""
         current, self._current = self._current, None
-        if current is not None:
-            current.end(error)
+        if current is None:
+            return
+        for sent in self._sent.values():
+            if sent.term == current.term:
+                # Their own entries never were; but the same ids may be in the log.
+                sent.group.joined = current.inbox.landed(sent.group)
+        current.end(error)
 
     def _ask_again(self, ask: Ask, index: int) -> None:
         """Let a request go its way whose id was on its way already."""
