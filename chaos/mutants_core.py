@@ -317,4 +317,18 @@ CORE = [
         "                    pass\n",
         _by(_DECIDE + "executor_that_a_failure_in_flight_may_suspend_gets_nothing_meanwhile"),
     ),
+    Mutant(
+        "cancel-answered-before-those-before-it-have-ended",
+        _CORE + "retention",
+        "        if ending:  # what comes now is answered by what those before it have left\n",
+        "        if False:\n",
+        _by(_RETENTION + "cancel_of_many_does_what_cancels_of_one_after_the_other_do"),
+    ),
+    Mutant(
+        "cancelled-together-left-in-their-batch",
+        _CORE + "ending",
+        "            leave_batch(state, state.batches[batch], (request,), effects)\n",
+        "            pass\n",
+        _by(_RETENTION + "cancel_of_many_does_what_cancels_of_one_after_the_other_do"),
+    ),
 ]

@@ -94,7 +94,21 @@ SCHEDULER = [
         "gap.gap_ms",
         _by("log_clock.py::test_restart_counts_no_more_than_the_policy_allows_and_never_back"),
     ),
+    Mutant(
+        "gap-of-a-restart-counted-before-a-policy-is-known",
+        _NODE + "log_clock",
+        "        if gap is None or not state.term:\n",
+        "        if gap is None:\n",
+        _by("log_clock.py::test_restart_counts_nothing_before_a_policy_is_known"),
+    ),
     # The leader.
+    Mutant(
+        "duplicate-of-what-is-in-flight-told-as-undone",
+        _NODE + "leader",
+        "                sent.group.joined = current.inbox.landed(sent.group)\n",
+        "                pass\n",
+        _by("leader_twins.py"),
+    ),
     Mutant(
         "decides-before-its-lead-is-applied",
         _NODE + "leadership",

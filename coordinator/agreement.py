@@ -236,14 +236,14 @@ class Agreement:
             if node not in self._blamed:
                 self._blamed[node] = None
                 self.counts.differing_total += 1
-                _LOG.error("digest.differs", extra=fields(peer=node, index=index, erred=node))
+                _LOG.error("digest.differs", extra=fields(peer=node, index=index))
 
     def _begin_doubt(self, index: int, told: dict[NodeId, bytes]) -> None:
         """Give those who are silent some time to say who is right."""
         if self._doubt is not None:
             return
         self.counts.doubts_total += 1
-        _LOG.error("digest.doubted", extra=fields(index=index, digests=_listed(told)))
+        _LOG.warning("digest.doubted", extra=fields(index=index, digests=_listed(told)))
         error = self._undecided(
             index, told, f"too few voters have said within {DOUBT_S:.0f} s what they have"
         )

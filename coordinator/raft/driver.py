@@ -98,6 +98,9 @@ class Driver:
         watchers: told when role, term, leader or `is_caught_up` has changed, and at the end.
     """
 
+    on_digests: Callable[[NodeId, Digests], None] | None = None
+    on_came: Callable[[NodeId], None] | None = None
+
     def __init__(
         self,
         world: World,
@@ -152,8 +155,6 @@ class Driver:
             self.now_ns(),
         )
         self.peers = peers
-        self.on_digests: Callable[[NodeId, Digests], None] | None = None
-        self.on_came: Callable[[NodeId], None] | None = None
         self._told = Membership()  # whom the peers were told of; none before the first pump
         self.transport = PeerTransport(peers.send)
         self._node = HardenedSyncObj(self.transport, self.core, self.now_ns)
