@@ -59,15 +59,15 @@ DIVERGING = [
         2,
     ),
     Mutant(
-        "marks-where-a-node-began-to-count",
+        "milestones-where-a-node-began-to-count",
         _AGREEMENT,
         "        if self.is_over or index // EVERY == before // EVERY:\n",
         "        self._seen = getattr(self, '_seen', 0) + 1\n"
         "        if self.is_over or self._seen % EVERY:\n",
-        _by("marks_are_where_the_log_says_and_told_to_all_members"),
+        _by("milestones_are_where_the_log_says_and_told_to_all_members"),
     ),
     Mutant(
-        "marks-of-before-a-snapshot-kept",
+        "milestones-of-before-a-snapshot-kept",
         _AGREEMENT,
         "        self._last = self._replica.state.index\n        self._own.clear()\n",
         "        self._own.clear()\n",
@@ -78,7 +78,7 @@ DIVERGING = [
         _AGREEMENT,
         "        self._theirs.pop(peer, None)\n",
         "",
-        _by("member_that_comes_is_told_the_last_marks_and_begins_anew"),
+        _by("member_that_comes_is_told_the_last_milestones_and_begins_anew"),
     ),
     Mutant(
         "digest-of-a-learner-counted",

@@ -1,12 +1,12 @@
 """Whether this node's replica is what the others' are: their digests, compared at the same indexes.
 
-    an entry is applied -> at each mark, index and digest are kept, and told to the members
+    an entry is applied -> at each milestone, index and digest are kept, and told to the members
     a member tells its own -> held against ours at the same index
 
 Marks stand where the log says: at the first entry with records at or past each
 multiple of `EVERY`. The digest rolls on over all that was ever applied, so that
-replicas which differ once differ at every mark from then on: what is lost on its way
-is made up for by the next, and nothing is kept but the last marks.
+replicas which differ once differ at every milestone from then on: what is lost on its way
+is made up for by the next, and nothing is kept but the last milestones.
 
 A node that a majority of the voters contradicts is the one that erred. From that
 moment it answers nobody out of its state; where it leads it hands over; then it
@@ -44,7 +44,7 @@ from raftbatch.records import Entry
 _LOG = logging.getLogger(__name__)
 
 EVERY = 32
-"""Indexes from mark to mark: a message of some 40 bytes to each member for so many entries."""
+"""Indexes from one milestone to the next: a message of some 40 bytes to each member."""
 
 _KEPT_MAX = 64
 """Marks that are kept of each replica: one that is 2,000 entries behind is still compared."""
@@ -96,13 +96,13 @@ class AgreementCounts:
     """What was compared.
 
     Attributes:
-        marks_total: of this node's replica.
-        agreed_total: marks at which it was found to be what a majority of the voters has.
+        milestones_total: of this node's replica.
+        agreed_total: milestones at which it was found to be what a majority of the voters has.
         differing_total: members that a majority, and this node with it, has contradicted.
         doubts_total: differences that only silent voters could decide.
     """
 
-    marks_total: int = 0
+    milestones_total: int = 0
     agreed_total: int = 0
     differing_total: int = 0
     doubts_total: int = 0
@@ -149,7 +149,7 @@ class Agreement:
         _entry: Entry,
         _applied: Applied,
     ) -> None:
-        """Keep, tell and compare the digest, where the entry stands at a mark.
+        """Keep, tell and compare the digest, where the entry stands at a milestone.
 
         Raises:
             Diverged: see `heard`.
@@ -159,7 +159,7 @@ class Agreement:
             return
         digest = self._own[index] = self._replica.state.digest
         _keep_last(self._own)
-        self.counts.marks_total += 1
+        self.counts.milestones_total += 1
         told = Digests(((index, digest),))
         for member in self._log.membership.members:
             if member.node_id != self._self:
@@ -175,12 +175,12 @@ class Agreement:
     # What members tell.
 
     def came(self, peer: NodeId) -> None:
-        """Tell a member that has connected the last marks; what it told before is over."""
+        """Tell a member that has connected the last milestones; what it told before is over."""
         self._theirs.pop(peer, None)
         self._blamed.pop(peer, None)
-        marks = tuple(self._own.items())[-DIGESTS_MAX:]
-        if marks and not self.is_over:
-            self._log.tell(peer, Digests(marks))
+        milestones = tuple(self._own.items())[-DIGESTS_MAX:]
+        if milestones and not self.is_over:
+            self._log.tell(peer, Digests(milestones))
 
     def heard(self, peer: NodeId, digests: Digests) -> None:
         """Compare what a member has.
@@ -192,9 +192,9 @@ class Agreement:
         for gone in [each for each in self._theirs if self._log.membership.get(each) is None]:
             del self._theirs[gone]
         theirs = self._theirs.setdefault(peer, {})
-        theirs.update(digests.marks)
+        theirs.update(digests.pairs)
         _keep_last(theirs)
-        for index, _ in digests.marks:
+        for index, _ in digests.pairs:
             self._judge(index)
 
     def close(self) -> None:
@@ -212,7 +212,7 @@ class Agreement:
             return
         voters = self._log.membership.voters
         told = {self._self: own}
-        told |= {node: marks[index] for node, marks in self._theirs.items() if index in marks}
+        told |= {node: kept[index] for node, kept in self._theirs.items() if index in kept}
         votes = {node: digest for node, digest in told.items() if node in voters}
         ((most, count),) = Counter(votes.values()).most_common(1) or [(own, 0)]
         quorum = len(voters) // 2 + 1
@@ -322,10 +322,10 @@ class Agreement:
         )
 
 
-def _keep_last(marks: dict[int, bytes]) -> None:
-    """Drop the oldest marks beyond what is kept."""
-    while len(marks) > _KEPT_MAX:
-        del marks[min(marks)]
+def _keep_last(milestones: dict[int, bytes]) -> None:
+    """Drop the oldest milestones beyond what is kept."""
+    while len(milestones) > _KEPT_MAX:
+        del milestones[min(milestones)]
 
 
 def _listed(told: dict[NodeId, bytes]) -> str:

@@ -53,7 +53,7 @@ _ASK_S = 0.5  # how often somebody asks whether all is well again
 _GONE_MAX = 20  # callers that have just hung up, which the node does not know yet
 _OTHERS = "others"  # the column of all that is no node, in a trace
 _NOTE_S = 0.5  # how often a node notes what time it is: runs are short
-_MARK_EVERY = 8  # indexes between two at which replicas compare their digests: logs are short
+_COMPARED_EVERY = 8  # indexes between two at which replicas compare their digests: logs are short
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
 
 
@@ -98,7 +98,7 @@ class SchedulerRun:
         snapshotting.PIECE_BYTES_MAX = self._options.piece_bytes
         applying._APPLY_BYTES_MAX = self._options.apply_bytes
         time_note.NOTE_S = _NOTE_S
-        agreement.EVERY = _MARK_EVERY
+        agreement.EVERY = _COMPARED_EVERY
         loop = self._loop
         try:
             with loop:

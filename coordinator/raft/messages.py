@@ -170,14 +170,14 @@ class Digests:
     It has no term, and the core never sees it: the log hands it to whoever compares.
 
     Attributes:
-        marks: index and digest, 1 to `DIGESTS_MAX` of them, by rising index.
+        pairs: index and digest, 1 to `DIGESTS_MAX` of them, by rising index.
     """
 
-    marks: tuple[tuple[int, bytes], ...]
+    pairs: tuple[tuple[int, bytes], ...]
 
 
 DIGESTS_MAX = 16
-"""Marks of one message: they are told one at a time, and the last few to who has just come."""
+"""Pairs of one message: they are told one at a time, and the last few to who has just come."""
 
 PeerMessage = Message | Digests
 """All that crosses a connection of two coordinators."""

@@ -91,8 +91,8 @@ def encode(message: PeerMessage) -> list[bytes]:
                 len(message.data),
             ]
             return [_head(fields), message.data]
-        case Digests(marks):
-            columns = [index for index, _ in marks], [digest for _, digest in marks]
+        case Digests(pairs):
+            columns = [index for index, _ in pairs], [digest for _, digest in pairs]
             return [_head([_DIGESTS, *columns])]
         case _:
             kind = type(message)

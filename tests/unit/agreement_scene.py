@@ -63,16 +63,16 @@ class FakeLog:
 
 
 class Other:
-    """A replica alone: what a digest is at each mark, with what it applied."""
+    """A replica alone: what digests are, with what it applied."""
 
     def __init__(self) -> None:
         self.replica = Replica()
-        self.marks: dict[int, bytes] = {}
+        self.digests: dict[int, bytes] = {}
 
     def apply(self, index: int, *records: r.Record) -> None:
         """Apply an entry."""
         self.replica.apply(Entry(index, 1, encode_entry(r.Entry(1, index, records))))
-        self.marks[index] = self.replica.digest
+        self.digests[index] = self.replica.digest
 
 
 class Scene:
@@ -118,11 +118,11 @@ class Scene:
 
     def hears(self, peer: NodeId, *indexes: int, wrong: str = "") -> None:
         """Let a member tell what it has: what is right, but where `wrong` says what else."""
-        marks = [
-            (index, wrong.encode().ljust(16, b".") if wrong else self.right.marks[index])
+        pairs = [
+            (index, wrong.encode().ljust(16, b".") if wrong else self.right.digests[index])
             for index in indexes
         ]
-        self.process.call(self.agreement.heard, peer, Digests(tuple(marks)))
+        self.process.call(self.agreement.heard, peer, Digests(tuple(pairs)))
 
     def leads(self, **match: int) -> None:
         """Let this node lead followers that hold so much."""

@@ -26,22 +26,22 @@ def loop() -> Iterator[VirtualLoop]:
         yield loop
 
 
-def test_marks_are_where_the_log_says_and_told_to_all_members(loop: VirtualLoop) -> None:
+def test_milestones_are_where_the_log_says_and_told_to_all_members(loop: VirtualLoop) -> None:
     scene = Scene(loop)
     scene.upto(EVERY - 1)
     assert not scene.log.told
     scene.apply(EVERY + 3)  # the log's own entries stand between
-    mark = Digests(((EVERY + 3, scene.replica.digest),))
-    assert scene.log.told == [(N2, mark), (N3, mark)]
+    milestone = Digests(((EVERY + 3, scene.replica.digest),))
+    assert scene.log.told == [(N2, milestone), (N3, milestone)]
     scene.upto(2 * EVERY - 1)
-    assert scene.agreement.counts.marks_total == 1
+    assert scene.agreement.counts.milestones_total == 1
     scene.apply(5 * EVERY)
-    assert scene.agreement.counts.marks_total == 2
+    assert scene.agreement.counts.milestones_total == 2
 
 
 def test_replica_that_has_what_the_others_have_goes_on(loop: VirtualLoop) -> None:
     scene = Scene(loop)
-    scene.hears(N2, 1)  # no mark of ours: it is passed over
+    scene.hears(N2, 1)  # no milestone of ours: it is passed over
     scene.upto(EVERY)
     assert scene.agreement.counts.agreed_total == 0  # one of three says nothing
     scene.hears(N2, EVERY)
@@ -64,7 +64,9 @@ def test_follower_that_a_majority_contradicts_stops(loop: VirtualLoop) -> None:
         scene.hears(N3, EVERY)
     said = str(raised.value)
     assert f"at index {EVERY} the digest of n1 is {scene.replica.digest.hex()}" in said
-    assert f"that of n2, n3, a majority of the voters, is {scene.right.marks[EVERY].hex()}" in said
+    assert (
+        f"that of n2, n3, a majority of the voters, is {scene.right.digests[EVERY].hex()}" in said
+    )
     assert (
         "Keep a copy of /data/n1 for a bug report; then empty it, and start n1 with --join" in said
     )
@@ -185,10 +187,10 @@ def test_snapshot_ends_a_doubt(loop: VirtualLoop) -> None:
     scene.process.call(scene.agreement.installed)
     scene.loop.run_for(2 * DOUBT_S)
     assert scene.log.failure is None
-    scene.apply(4 * EVERY - 1)  # no mark: it stands after the snapshot's index, in the same span
-    assert scene.agreement.counts.marks_total == 1
+    scene.apply(4 * EVERY - 1)  # of the snapshot's own span: no milestone
+    assert scene.agreement.counts.milestones_total == 1
     scene.apply(4 * EVERY)
-    assert scene.agreement.counts.marks_total == 2
+    assert scene.agreement.counts.milestones_total == 2
 
 
 def test_leader_that_erred_hands_over_to_one_that_is_right(loop: VirtualLoop) -> None:
@@ -241,7 +243,7 @@ def test_hand_over_is_given_up_when_the_node_is_closed(loop: VirtualLoop) -> Non
     assert scene.log.failure is None
 
 
-def test_member_that_comes_is_told_the_last_marks_and_begins_anew(loop: VirtualLoop) -> None:
+def test_member_that_comes_is_told_the_last_milestones_and_begins_anew(loop: VirtualLoop) -> None:
     scene = Scene(loop)
     scene.process.call(scene.agreement.came, N2)
     assert scene.log.told == []
@@ -251,9 +253,9 @@ def test_member_that_comes_is_told_the_last_marks_and_begins_anew(loop: VirtualL
     scene.process.call(scene.agreement.came, N2)
     [(peer, digests)] = scene.log.told
     assert peer == N2
-    marks = [(index * EVERY, scene.right.marks[index * EVERY]) for index in range(5, 21)]
-    assert list(digests.marks) == marks
-    assert len(marks) == DIGESTS_MAX
+    milestones = [(index * EVERY, scene.right.digests[index * EVERY]) for index in range(5, 21)]
+    assert list(digests.pairs) == milestones
+    assert len(milestones) == DIGESTS_MAX
     scene.hears(N3, EVERY, wrong="its life before")  # no majority with what N2 said before
     assert not scene.agreement.is_over
 

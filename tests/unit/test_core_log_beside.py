@@ -14,7 +14,7 @@ from raftbatch.ids import NodeId
 from tests.scenarios.fakes import N2, N3
 from tests.unit.test_core_log import Bench
 
-MARK = Digests(((7, b"digest"),))
+TOLD = Digests(((7, b"digest"),))
 
 
 class Heard:
@@ -59,18 +59,18 @@ def told(bench: Bench) -> list[tuple[NodeId, PeerMessage]]:
 def test_digests_of_a_members_present_life_are_handed_on(bench: Bench) -> None:
     heard = Heard()
     call, log = bench.world.call, bench.log
-    call(log.receive, N2, MARK)  # nobody asked for them
+    call(log.receive, N2, TOLD)  # nobody asked for them
     call(log.connected, N2, 1)
     call(log.hear, heard.take, heard.came.append)
-    call(log.receive, N2, MARK)
-    assert heard.said == [(N2, MARK)]
+    call(log.receive, N2, TOLD)
+    assert heard.said == [(N2, TOLD)]
     call(log.disconnected, N2)
-    call(log.receive, N2, MARK)
+    call(log.receive, N2, TOLD)
     call(log.connected, N2, 7)  # another life of that name, which is no member
-    call(log.receive, N2, MARK)
+    call(log.receive, N2, TOLD)
     call(log.connected, N3, 1)  # a stranger
-    call(log.receive, N3, MARK)
-    assert heard.said == [(N2, MARK)]
+    call(log.receive, N3, TOLD)
+    assert heard.said == [(N2, TOLD)]
     assert heard.came == []
     call(log.disconnected, N2)
     call(log.connected, N2, 1)
@@ -80,10 +80,10 @@ def test_digests_of_a_members_present_life_are_handed_on(bench: Bench) -> None:
 
 def test_digests_are_told_at_once_and_change_nothing_of_consensus(bench: Bench) -> None:
     term, commit = bench.log.term, bench.log.commit
-    bench.world.call(bench.log.tell, N2, MARK)
-    assert told(bench) == [(N2, MARK)]
+    bench.world.call(bench.log.tell, N2, TOLD)
+    assert told(bench) == [(N2, TOLD)]
     bench.world.call(bench.log.connected, N2, 1)
-    bench.world.call(bench.log.receive, N2, MARK)
+    bench.world.call(bench.log.receive, N2, TOLD)
     bench.loop.run_for(1.0)
     assert (bench.log.term, bench.log.commit) == (term, commit)
 
@@ -93,10 +93,10 @@ def test_node_that_finds_that_it_differs_stops(bench: Bench) -> None:
     heard.error = Diverged("other digests")
     bench.world.call(bench.log.connected, N2, 1)
     bench.world.call(bench.log.hear, heard.take, heard.came.append)
-    bench.world.call(bench.log.receive, N2, MARK)
+    bench.world.call(bench.log.receive, N2, TOLD)
     assert bench.failures == [heard.error]
     assert bench.log.failure is heard.error
-    bench.world.call(bench.log.tell, N2, MARK)
-    bench.world.call(bench.log.receive, N2, MARK)
+    bench.world.call(bench.log.tell, N2, TOLD)
+    bench.world.call(bench.log.receive, N2, TOLD)
     assert told(bench) == []
     assert len(heard.said) == 1
