@@ -55,16 +55,19 @@ def expire(state: State, budget: int, effects: list[Effect]) -> int:
 
 
 def forget_old(state: State, budget: int) -> int:
-    """Drop outcomes, and then ids, whose retention is over, the oldest first."""
+    """Drop outcomes, and then ids, whose retention is over, the oldest first.
+
+    The budget may be overdrawn: a deleted model's batch ends as a whole.
+    """
     policy = state.policy
-    while budget and state.oldest_kept < state.next_ended:
+    while budget > 0 and state.oldest_kept < state.next_ended:
         outcome = state.ended[state.oldest_kept]
         if outcome.at_ms + policy.outcome_retention_ms > state.now_ms:
             break
         drop_content(state, state.oldest_kept, outcome)
         state.oldest_kept += 1
         budget -= 1
-    while budget and state.oldest_ended < state.oldest_kept:
+    while budget > 0 and state.oldest_ended < state.oldest_kept:
         outcome = state.ended[state.oldest_ended]
         if outcome.at_ms + policy.dedupe_retention_ms > state.now_ms:
             break

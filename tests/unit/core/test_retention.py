@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -265,3 +266,32 @@ def test_cancel_of_thousands_ends_them_together(monkeypatch: pytest.MonkeyPatch)
     assert set(core.one(r.Cancel(("t",) * 2000, many)).split()) == {"OK"}
     assert calls == [2000]
     assert core.state.counters.cancelled == 2000
+
+
+def test_requests_that_expire_together_do_so_in_log_order_wherever_they_came_from() -> None:
+    """Their timeouts differ, and they share a bucket: a snapshot knows nothing of either."""
+    core = Core(policy=Policy(expire_per_entry_max=2))
+    core.do(replace(core.admission("a", "b", "c"), timeout_ms=(5000, 5001, 5000)))
+    capture = Capture(core.state)
+    restored = Core()
+    restored.state = restore(capture.chunks())
+    capture.release()
+    restored.at_ms = core.at_ms
+    for each in (core, restored):
+        each.wait(9000)
+        assert [each.outcome(name) for name in "abc"] == ["expired", "expired", "open"]
+    assert restored.state.digest == core.state.digest
+
+
+def test_no_more_is_forgotten_than_may_be_where_a_deleted_batch_has_overdrawn() -> None:
+    core = Core(policy=Policy(outcome_retention_ms=100, expire_per_entry_max=3))
+    ended = [f"e{number}" for number in range(20)]
+    core.admit(*ended)
+    core.one(r.Cancel(("t",) * 20, tuple(ended)))
+    core.admit("a", "b", "c", "d", "e")
+    core.seal("a", "b", "c", "d", "e")
+    core.one(r.DeleteModel("m", "1"))
+    core.at_ms += 1000
+    core.do(r.Advance())  # the batch ends as a whole, five where three may
+    assert core.outcome("e") == "failed unknown_model"
+    assert core.state.oldest_kept <= 3
