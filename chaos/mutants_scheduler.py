@@ -161,7 +161,7 @@ SCHEDULER = [
         "        for each in self._sent.values():\n"
         "            each.group.failed(error)\n"
         "        self._sent.clear()\n",
-        7,
+        0,
     ),
     Mutant(
         "second-request-of-an-id-not-compared-with-the-first",
@@ -191,7 +191,7 @@ SCHEDULER = [
         "                case ExecutorChanged(executor, incarnation, Change.JOINED):\n"
         "                    self._leases.renew(executor, incarnation, now_ns)\n",
         "",
-        7,
+        23,
     ),
     Mutant(
         "stale-outlook-not-built-anew",
@@ -263,7 +263,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        2,
+        23,
     ),
     # The feed.
     Mutant(
@@ -339,7 +339,7 @@ SCHEDULER = [
         _NODE + "api_requests",
         "        elif not index:\n",
         "        elif False:\n",
-        2,
+        22,
     ),
     Mutant(
         "unknown-before-the-tickets-index",
@@ -355,14 +355,14 @@ SCHEDULER = [
         "        is_same = verdict is not Verdict.OUTCOME_FORGOTTEN\n"
         "        found = state.requests[known] if known >= 0 else state.ended[~known]\n"
         "        ticket = found.ticket\n",
-        0,
+        1,
     ),
     Mutant(
         "ticket-of-the-second-entry",
         _NODE + "api_requests",
         "                self.answer(place, Ticket(request_id, result.value))\n",
         "                self.answer(place, Ticket(request_id, result.index))\n",
-        0,
+        2,
     ),
     Mutant(
         "cancel-answered-by-its-place-in-another",
