@@ -70,13 +70,15 @@ sim: $(STAMP) ## simulated runs: SUITE=scheduler SEEDS=500; or one of them again
 mutants: $(STAMP) ## search anew for the seed or test that finds each known bug: SUITE=scheduler
 	$(BIN)/python -m chaos mutants --suite $(SUITE)
 
+up: $(STAMP) ## run a cluster on this machine, until Ctrl-C; its data is in raftbatch-data
+	@exec $(BIN)/raftbatch up
+
 chaos-clean: $(STAMP) ## remove what a harness that was killed left on this machine (as root)
 	@$(BIN)/python -m chaos clean
 
 # chaos: ## comes in a later release
 # demo: ## comes in a later release
-# up: ## comes in a later release
-chaos demo up:
+chaos demo:
 	@echo "make $@: comes in a later release; nothing was run" >&2; exit 2
 
 clean: ## remove environments, caches and build output

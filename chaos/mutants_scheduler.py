@@ -132,9 +132,9 @@ SCHEDULER = [
     Mutant(
         "entry-told-by-its-index-alone",
         _NODE + "leader",
-        "        sent = self._sent.pop((term, index), None)\n",
-        "        found = [each for each in self._sent if each[1] == index]\n"
-        "        sent = self._sent.pop(found[0]) if found else None\n",
+        "        found = self._sent.pop((term, index), None)\n",
+        "        keys = [each for each in self._sent if each[1] == index]\n"
+        "        found = self._sent.pop(keys[0]) if keys else None\n",
         _by("leader_drawn.py::test_drawn_history_of_a_leader[11]"),
     ),
     Mutant(
@@ -158,7 +158,7 @@ SCHEDULER = [
         _NODE + "leader",
         "        current, self._current = self._current, None\n",
         "        current, self._current = self._current, None\n"
-        "        for each in self._sent.values():\n"
+        "        for each, _ in self._sent.values():\n"
         "            each.group.failed(error)\n"
         "        self._sent.clear()\n",
         0,
@@ -366,7 +366,7 @@ SCHEDULER = [
     ),
     Mutant(
         "cancel-answered-by-its-place-in-another",
-        _NODE + "api_requests",
+        _NODE + "api_names",
         "        for place, number in enumerate(landed.verdicts):\n",
         "        for place, number in enumerate(bytes(len(landed.verdicts))):\n",
         2,

@@ -1,6 +1,6 @@
 """What a node can be asked, whichever door it comes through.
 
-Clients' calls are in `api_requests`, executors' in `api_executors`, operators' here. All
+Clients' calls are in `api_requests` and `api_names`, executors' in `api_executors`, operators' here. All
 of them raise only errors of `raftbatch.errors`; those name the leader by its node id,
 as the log's do, since doors know addresses.
 

@@ -15,6 +15,7 @@ from coordinator.answers import error_of
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.watch import Holding
 from coordinator.feed import Feed
+from coordinator.loads import Loads
 from coordinator.proposer import Admission, Done, Landed
 from coordinator.replica import Replica
 from coordinator.waits import IndexWaits, OutcomeWaits
@@ -92,6 +93,10 @@ class ApiBase:
         feed: this node's.
         node: its name, for messages.
         config: bounds.
+
+    Attributes:
+        refused: requests that got an error instead of a ticket, by its slug.
+        loads: of executors, where this node leads.
     """
 
     def __init__(
@@ -111,6 +116,8 @@ class ApiBase:
         self._config = config or ApiConfig()
         self._waits = OutcomeWaits(self._config.waits_max)
         self._index_waits = IndexWaits(self._config.index_waits_max)
+        self.refused: dict[str, int] = {}
+        self.loads = Loads()
         self._newest: dict[str, str] | None = None  # version by model, once one is asked for
         self._is_closed = False
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from coordinator.api_base import ApiBase
 from coordinator.core.batches import is_current
 from coordinator.core.watch import Holding
+from coordinator.loads import Load
 from coordinator.tail import Tail
 from raftbatch import records as r
 from raftbatch.codec import check_record
@@ -82,7 +83,12 @@ class ExecutorsApi(ApiBase):
         await self._carry_out(report)
 
     def heartbeat(
-        self, executor: str, incarnation: int, tailed_index: int, holdings: Sequence[Holding]
+        self,
+        executor: str,
+        incarnation: int,
+        tailed_index: int,
+        holdings: Sequence[Holding],
+        load: Load | None = None,
     ) -> None:
         """Take in that an executor lives, and what it holds.
 
@@ -91,6 +97,7 @@ class ExecutorsApi(ApiBase):
             incarnation: of its life.
             tailed_index: that of the last message of its feed.
             holdings: all that it holds, at most as many as a feed takes.
+            load: what it has to do; None: it does not say.
 
         Raises:
             StaleIncarnation: definite; that life is over.
@@ -102,6 +109,8 @@ class ExecutorsApi(ApiBase):
         if len(holdings) > most:
             raise InvalidRequest(f"{len(holdings)} assignments are held, at most {most}")
         self._leader.heartbeat(executor, incarnation, tailed_index, holdings)
+        if load is not None:
+            self.loads.take(executor, incarnation, load)
 
     async def tail(
         self, executor: str, incarnation: int, held: Sequence[tuple[int, int]], seen_index: int

@@ -20,14 +20,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
-from coordinator.api_base import ApiBase, Name
+from coordinator.api_names import NamesApi
 from coordinator.core.admission import answer_known
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.values import Outcome, Request
 from coordinator.proposer import Admission, Landed, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash
 from coordinator.waits import Wait
-from raftbatch import records as r
 from raftbatch.errors import (
     InvalidRequest,
     Invariant,
@@ -41,13 +40,10 @@ _RETRY_AFTER_MS = 1000
 _A_TURN = 256
 """Requests of a call that are taken in one turn of the loop: some ten milliseconds."""
 
-_NAMES = 1024
-"""Ids of one record: an entry is applied in one turn of the loop."""
-
 Answer = Ticket | RaftbatchError
 
 
-class RequestsApi(ApiBase):
+class RequestsApi(NamesApi):
     """See the module's docstring."""
 
     async def submit(self, submissions: Sequence[Submission]) -> list[Answer]:
@@ -66,7 +62,7 @@ class RequestsApi(ApiBase):
         if count > self._config.submissions_max:
             most = self._config.submissions_max
             raise InvalidRequest(f"{count} requests at once, at most {most}")
-        call = _Submitting(count)
+        call = _Submitting(count, self.refused)
         for first in range(0, count, _A_TURN):
             if first:
                 await asyncio.sleep(0)
@@ -90,7 +86,7 @@ class RequestsApi(ApiBase):
         except RaftbatchError as error:
             # Each by itself: others of the call may be on their way.
             for place, _submission, _hashed in fresh:
-                call.answer(place, copy_of(error))
+                call.refuse(place, copy_of(error))
             return
         admit = self._leader.admit
         for place, submission, hashed in fresh:
@@ -98,14 +94,14 @@ class RequestsApi(ApiBase):
             try:
                 admit(self._admission(submission, hashed), done)
             except RaftbatchError as error:
-                call.answer(place, error)
+                call.refuse(place, error)
 
     def _meet(self, call: _Submitting, place: int, submission: Submission) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
         try:
             check(submission)
         except RaftbatchError as error:
-            call.answer(place, error)
+            call.refuse(place, error)
             return None
         hashed = content_hash(submission)
         state = self._replica.state
@@ -114,12 +110,15 @@ class RequestsApi(ApiBase):
             return hashed
         verdict, ticket = answer_known(state, known, hashed)
         is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)
-        call.answer(place, Ticket(submission.request_id, ticket) if is_same else error_of(verdict))
+        if is_same:
+            call.answer(place, Ticket(submission.request_id, ticket))
+        else:
+            call.refuse(place, error_of(verdict))
         return None
 
     def _admission(self, submission: Submission, hashed: bytes) -> Admission:
         """Return what the leader is asked, which judges it by the model's settings."""
-        version = submission.version or self._newest_version(submission.model)
+        version = submission.version or self.newest_version(submission.model)
         key: Key = (submission.model, version, submission.signature)
         priority = submission.priority
         if priority is None:
@@ -138,8 +137,8 @@ class RequestsApi(ApiBase):
             submission.traceparent,
         )
 
-    def _newest_version(self, model: str) -> str:
-        """Return the newest version that is not being deleted; empty: there is none."""
+    def newest_version(self, model: str) -> str:
+        """Return a model's newest version that is not being deleted; empty: there is none."""
         if self._newest is None:
             state = self._replica.state
             versions = sorted(
@@ -257,99 +256,6 @@ class RequestsApi(ApiBase):
             retry_after_ms=_RETRY_AFTER_MS,
         )
 
-    # Many ids at once: one record, and for each id its own answer.
-
-    async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Give requests the outcome `cancelled`, unless they have one.
-
-        Returns:
-            for each: OK, it is cancelled now; ENDED, it has an outcome, perhaps another;
-            UNKNOWN_REQUEST, nobody knows it, and if it comes, it is cancelled; or
-            OutcomeForgotten, Overloaded, QuotaExceeded.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's.
-        """
-        answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
-        return await self._for_each(r.Cancel, names, answers)
-
-    async def acknowledge(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Note that outcomes were read: their bytes go, the ids stay known.
-
-        Returns:
-            for each: OK; or UnknownRequest, or InvalidRequest: it has no outcome yet.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's.
-        """
-        return await self._for_each(r.Acknowledge, names, (Verdict.OK,))
-
-    async def forget(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Purge outcomes, as operators may; else as `acknowledge`."""
-        return await self._for_each(r.Forget, names, (Verdict.OK,))
-
-    async def _for_each(
-        self,
-        kind: type[r.Cancel | r.Acknowledge | r.Forget],
-        names: Sequence[Name],
-        answers: tuple[Verdict, ...],
-    ) -> list[Verdict | RaftbatchError]:
-        """Return what was done with each name; few records stand for many names.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's; where some were done, it is the others' answer.
-        """
-        if len(names) > self._config.names_max:
-            raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
-        for tenant, request_id in names:
-            check_name("tenant", tenant)
-            check_name("request id", request_id)
-        parts = [names[first : first + _NAMES] for first in range(0, len(names), _NAMES)]
-        if len(parts) <= 1:
-            return await self._for_part(kind, names, answers) if parts else []
-        asked = [self._for_part(kind, part, answers) for part in parts]
-        landed = await asyncio.gather(*asked, return_exceptions=True)
-        errors = [each for each in landed if isinstance(each, BaseException)]
-        errors.sort(key=lambda error: getattr(error, "definite", False))
-        if errors and (len(errors) == len(parts) or not isinstance(errors[0], RaftbatchError)):
-            raise errors[0]
-        found: list[Verdict | RaftbatchError] = []
-        for part, each in zip(parts, landed, strict=True):
-            if isinstance(each, RaftbatchError):
-                found += [copy_of(each) for _ in part]
-            elif not isinstance(each, BaseException):
-                found += each
-        return found
-
-    async def _for_part(
-        self,
-        kind: type[r.Cancel | r.Acknowledge | r.Forget],
-        names: Sequence[Name],
-        answers: tuple[Verdict, ...],
-    ) -> list[Verdict | RaftbatchError]:
-        """Have one record for names proposed, and return what was done with each."""
-        record = kind(
-            tuple([tenant for tenant, _ in names]), tuple([request_id for _, request_id in names])
-        )
-        landed = await self._propose(record)
-        if not isinstance(landed, Verdicts):
-            raise error_of(landed.verdict, landed.message, landed.retry_after_ms)
-        said = dict(landed.messages)
-        found: list[Verdict | RaftbatchError] = []
-        for place, number in enumerate(landed.verdicts):
-            verdict = Verdict(number)
-            if verdict in answers:
-                found.append(verdict)
-            elif verdict is Verdict.VOID:
-                found.append(InvalidRequest("the request has no outcome yet"))
-            else:
-                message = said.get(place, "")
-                found.append(error_of(verdict, message, landed.retry_after_ms))
-        return found
-
 
 def _tell(
     found: asyncio.Future[Outcome | RaftbatchError | None], result: Outcome | RaftbatchError | None
@@ -359,9 +265,15 @@ def _tell(
 
 
 class _Submitting:
-    """One call to submit: the answers that have come, and how many have not."""
+    """One call to submit: the answers that have come, and how many have not.
 
-    def __init__(self, count: int) -> None:
+    Args:
+        count: of its requests.
+        refused: counts those that get an error, by its slug.
+    """
+
+    def __init__(self, count: int, refused: dict[str, int]) -> None:
+        self._refused = refused
         self._answers: list[Answer | None] = [None] * count
         self._left = count
         self._all: asyncio.Future[None] | None = None
@@ -373,12 +285,17 @@ class _Submitting:
         if not self._left and self._all is not None and not self._all.done():
             self._all.set_result(None)
 
+    def refuse(self, place: int, error: RaftbatchError) -> None:
+        """Answer one by an error."""
+        self._refused[error.slug] = self._refused.get(error.slug, 0) + 1
+        self.answer(place, error)
+
     def landed(
         self, place: int, request_id: str, result: Landed | Verdicts | RaftbatchError
     ) -> None:
         """Answer one by what became of its Admit."""
         if isinstance(result, RaftbatchError):
-            self.answer(place, result)
+            self.refuse(place, result)
             return
         if isinstance(result, Verdicts):
             raise Invariant("a request landed in columns")
@@ -388,8 +305,7 @@ class _Submitting:
             case Verdict.KNOWN | Verdict.ENDED:
                 self.answer(place, Ticket(request_id, result.value))
             case verdict:
-                error = error_of(verdict, result.message, result.retry_after_ms)
-                self.answer(place, error)
+                self.refuse(place, error_of(verdict, result.message, result.retry_after_ms))
 
     async def all_answered(self) -> list[Answer]:
         """Return all, once they are there."""

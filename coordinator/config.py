@@ -52,7 +52,7 @@ _RETENTION = RetentionLimits(
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds of a node's client port, and of its end.
+    """Bounds of a node's client port, of its HTTP port, and of its end.
 
     Attributes:
         message_bytes_max: largest message of a client. Must hold the largest entry.
@@ -65,6 +65,9 @@ class ServerLimits:
             them; one more is refused at once.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
+        http_connections_max: of the HTTP port; one more ends the oldest. Each serves one request.
+        http_request_ms_max: how long such a connection may take in all, to ask and to read.
+        http_request_bytes_max: what may come over it.
         transfer_ms_max: how long a leader that is told to stop tries to hand over.
         drain_ms_max: how long answers that are under way are waited for then.
         stop_ms_max: how long the whole stop may take before the process ends
@@ -79,6 +82,9 @@ class ServerLimits:
     streams_max: int = 64
     calls_max: int = 4000
     connections_max: int = 1000
+    http_connections_max: int = 64
+    http_request_ms_max: int = 5_000
+    http_request_bytes_max: int = 16 << 10
     transfer_ms_max: int = 2_000
     drain_ms_max: int = 2_000
     stop_ms_max: int = 10_000

@@ -29,8 +29,9 @@ from coordinator.log_clock import LogClock
 from coordinator.proposer import Admission, Ask, Done, Landed, copy_of
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
+from coordinator.raft.spread import durations
 from coordinator.raft.standing import Role
-from coordinator.refusing import check_admission, refused_for_load
+from coordinator.refusing import check_admission, refused_for_load, why_not_ready
 from coordinator.replica import Replica
 from raftbatch import records as r
 from raftbatch.codec import check_record
@@ -69,6 +70,7 @@ class Leader:
 
     Attributes:
         counts: what was done, in all terms.
+        commit_ns: how long entries of this node took from append to apply.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Leader:
         founding: Sequence[Record],
     ) -> None:
         self.counts = Counts()
+        self.commit_ns = durations()
         self._log = log
         self._replica = replica
         self._config = config
@@ -88,7 +91,7 @@ class Leader:
         self._loop = asyncio.get_running_loop()
         self._current: Leadership | None = None
         self._newest_term = 0
-        self._sent: dict[tuple[int, int], Sent] = {}
+        self._sent: dict[tuple[int, int], tuple[Sent, int]] = {}  # and when it was appended
         self._waiting: dict[asyncio.Future[bool], None] = {}
         self._is_draining = self._is_closed = False
         log.watch(self._look)
@@ -224,7 +227,7 @@ class Leader:
         self._end(NoLeader("this node stops: nothing was done"))
         sent, self._sent = self._sent, {}
         unknown = OutcomeUnknown("this node stops, and cannot say what becomes of it: ask again")
-        for each in sent.values():
+        for each, _ in sent.values():
             each.group.failed(unknown)
         self._wake_waiting()
 
@@ -242,9 +245,11 @@ class Leader:
         if current is not None and term > current.term:
             self._end(self._deposed())
             current = None
-        sent = self._sent.pop((term, index), None)
-        if sent is None:
+        found = self._sent.pop((term, index), None)
+        if found is None:
             return
+        sent, appended_ns = found
+        self.commit_ns.add(self._parts.clock.monotonic_ns() - appended_ns)
         freed = sent.group.joined
         if current is not None and current.term == term:
             current.landed(sent, applied)
@@ -289,14 +294,15 @@ class Leader:
 
     def _appended(self, sent: Sent, proposal: Proposal) -> None:
         key = proposal.term, proposal.index
-        self._sent[key] = sent
+        self._sent[key] = sent, self._parts.clock.monotonic_ns()
         proposal.when_resolved(partial(self._resolved, key))
 
     def _resolved(self, key: tuple[int, int], error: BaseException | None) -> None:
         """Tell those who asked that their entry is not in the log, or may not be."""
-        sent = self._sent.get(key) if error is not None else None
-        if sent is None:
+        found = self._sent.get(key) if error is not None else None
+        if found is None:
             return  # told as it was applied, or at the end
+        sent = found[0]
         if self._current is not None and self._current.term == sent.term:
             self._end(self._deposed())  # it is in flight still: those kept aside for it join it
         del self._sent[key]
@@ -320,7 +326,7 @@ class Leader:
         current, self._current = self._current, None
         if current is None:
             return
-        for sent in self._sent.values():
+        for sent, _ in self._sent.values():
             if sent.term == current.term:
                 # Their own entries never were; but the same ids may be in the log.
                 sent.group.joined = current.inbox.landed(sent.group)
@@ -358,15 +364,7 @@ class Leader:
         return current, current.outlook
 
     def _why_not(self) -> NotLeader | NoLeader:
-        """Return why nothing can be asked of this node now."""
-        log, retry_ms = self._log, self._config.retry_ms
-        if self._is_closed or log.failure is not None:
-            return NoLeader("this node stops", retry_after_ms=retry_ms)
-        if log.role is Role.LEADER:
-            return NoLeader("this leader is not ready yet", retry_after_ms=retry_ms)
-        if log.leader is not None and log.leader != log.identity.node_id:
-            return NotLeader(f"{log.leader} leads", leader=str(log.leader))
-        return NoLeader("no leader is known", retry_after_ms=retry_ms)
+        return why_not_ready(self._log, self._config.retry_ms, is_closed=self._is_closed)
 
     def _deposed(self) -> NotLeader:
         leader = self._log.leader

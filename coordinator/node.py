@@ -17,7 +17,9 @@ from enum import Enum
 
 from coordinator.api import Api, Standing
 from coordinator.config import NodeConfig
+from coordinator.core.state import State
 from coordinator.founding import adopted, born
+from coordinator.loads import Load
 from coordinator.opaque import OpaqueReplica
 from coordinator.overview import Overview, overview
 from coordinator.raft.counters import Counters
@@ -141,8 +143,17 @@ class Node:
             log.space.name.lower(),
             self._counts(),
             self.scheduler.api.standing() if self.scheduler is not None else None,
-            overview(self.replica.state) if isinstance(self.replica, Replica) else None,
+            overview(self.replica.state, self.loads())
+            if isinstance(self.replica, Replica)
+            else None,
         )
+
+    def loads(self) -> dict[str, Load]:
+        """Return what live executors have to do, by id; nothing where this node does not lead."""
+        scheduler, replica = self.scheduler, self.replica
+        if scheduler is None or not isinstance(replica, Replica) or not scheduler.leader.is_ready:
+            return {}
+        return scheduler.api.loads.of(replica.state.executors)
 
     def _counts(self) -> dict[str, int]:
         found = dict(self.counters.values)
@@ -221,6 +232,27 @@ class Node:
         if self.scheduler is None:
             raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
         return self.scheduler.api
+
+    # What operators read.
+
+    def log_to_read(self) -> ReplicatedLog:
+        """Return the log.
+
+        Raises:
+            NoLeader, Draining: definite; the node starts, or stops.
+        """
+        return self._taking()
+
+    def state_to_read(self) -> State:
+        """Return the scheduler's state, by what this node has applied.
+
+        Raises:
+            NoLeader, InvalidRequest: definite; there is none yet, or never.
+        """
+        self._opened()
+        if not isinstance(self.replica, Replica):
+            raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
+        return self.replica.state
 
     # What operators ask; each raises what `ReplicatedLog` says, and `Draining` while it stops.
 

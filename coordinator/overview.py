@@ -6,10 +6,12 @@ live here: how they travel (`rpc`), or anything that decides. Called by: `node`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from coordinator.core.state import State
+from coordinator.loads import Load
 
 SHOWN_MAX = 100
 """Of each kind: a status is to be read, and made in no time."""
@@ -34,7 +36,10 @@ class WindowState:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorState:
-    """An executor that is live: see `coordinator.core.values.Executor`; `held` takes slots."""
+    """An executor that is live: see `coordinator.core.values.Executor`; `held` takes slots.
+
+    Its load is known where this node leads, once it has been heard of.
+    """
 
     executor: str
     incarnation: int
@@ -42,6 +47,7 @@ class ExecutorState:
     held: int
     is_draining: bool
     is_suspended: bool
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +76,8 @@ class Overview:
     models: tuple[ModelState, ...]
 
 
-def overview(state: State) -> Overview:
-    """Return what a state holds."""
+def overview(state: State, loads: Mapping[str, Load] | None = None) -> Overview:
+    """Return what a state holds, and the load of its executors as far as that is known, by id."""
     executors = list(state.executors.values())
     windows = []
     for key, window in islice(state.windows.items(), SHOWN_MAX):
@@ -98,6 +104,7 @@ def overview(state: State) -> Overview:
                 len(each.held),
                 each.is_draining,
                 each.is_suspended,
+                (loads or {}).get(each.executor),
             )
             for each in executors[:SHOWN_MAX]
         ),

@@ -78,6 +78,7 @@ class Scheduler:
         self.api = Api(replica, self.leader, log, self._feed, node, config.api)
         self.agreement = Agreement(log, replica, directory, self._retire)
         log.hear(self.agreement.heard, self.agreement.came)
+        self.api.loads.fresh_s = 2 * config.leader.lease_ms / 1000
         # First: what is known to be wrong is told to nobody.
         replica.listeners += [
             self.agreement,

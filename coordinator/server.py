@@ -1,7 +1,7 @@
 """The composition root of a coordinator: everything is made, begun and ended here.
 
     1. the peer port, so that a port in use is found before anything is touched
-    2. the client port, which answers `status` from then on
+    2. the client port, which answers `status` from then on, and the HTTP port
     3. founding or joining, if the data directory is empty
     4. the log, which reads the journal, and the transport to the other nodes
     5. until a signal, or a failure: serving
@@ -23,6 +23,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -46,6 +47,9 @@ from raftbatch.logs import fields
 from raftbatch.records import Entry
 from raftbatch.world import TLS, Process, World
 
+if TYPE_CHECKING:
+    from coordinator.rpc.http import HttpPort
+
 _LOG = logging.getLogger(__name__)
 
 REQUEST_S = 3.0
@@ -60,7 +64,7 @@ class Server:
         process: how it is told to stop.
         config: what the node is told.
         mode: what to do with an empty data directory.
-        tls: certificates for the peer port; None for none.
+        tls: certificates for the peer port and the HTTP port; None for none.
         credentials: the same for the client port.
     """
 
@@ -81,6 +85,7 @@ class Server:
         self._counters = Counters()
         self._node = Node(config, self._counters)
         self._port = ClientPort(self._node, credentials)
+        self._http = _http_port(self._node, world, tls)
         self._door = Door(
             world.network,
             config.addresses.peer_listen,
@@ -103,6 +108,8 @@ class Server:
         try:
             await self._door.open()
             await self._port.open()
+            if self._http is not None:
+                await self._http.open()
             if await self._start():
                 self._open_log()
                 await self._serve()
@@ -184,6 +191,8 @@ class Server:
                 world, config.data_dir, log, replica, config.scheduler, config.founding
             )
             replica.listeners.append(_Freezing(log.last_index))
+        if self._http is not None:
+            self._http.opened(log)
         self._node.peers = lambda: transport.states
         self._door.on_request = self._node.answer
         # What was made so far lives as long as the process: the collector need not look again.
@@ -199,6 +208,7 @@ class Server:
                 cluster=identity.cluster_id,
                 peer=self._door.address,
                 client=config.addresses.client_listen,
+                http=config.addresses.http_listen,
                 applied=log.applied,
             ),
         )
@@ -257,6 +267,8 @@ class Server:
         if self._node.log is not None:
             await self._sync(self._node.log, drained)
             self._node.log.close()
+        if self._http is not None:  # to the end it says that this node is not ready
+            await self._http.close()
         await self._door.close()
         if self._stopped is not None and self._stopped.done() and not self._stopped.cancelled():
             self._stopped.exception()  # it was raised already, or comes too late to matter
@@ -274,6 +286,24 @@ class Server:
         """Let nothing keep the process alive from now on."""
         stop_ms = self._config.server.stop_ms_max
         self._process.end_within(stop_ms, f"stopping took more than {stop_ms} ms")
+
+
+def _http_port(node: Node, world: World, tls: TLS | None) -> HttpPort | None:
+    """Return the HTTP port, where the file names one; a node without it needs no aiohttp.
+
+    Raises:
+        CannotStart: aiohttp is not installed.
+    """
+    if not node.config.addresses.http:
+        return None
+    try:
+        from coordinator.rpc.http import HttpPort
+    except ModuleNotFoundError as error:
+        raise CannotStart(
+            f"nodes.{node.config.node_id}.http names an HTTP port, which needs {error.name}, and "
+            "that is not installed: pip install 'raftbatch[http]', or take http out of the file"
+        ) from None
+    return HttpPort(node, world, tls)
 
 
 class _Freezing:

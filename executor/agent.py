@@ -19,12 +19,23 @@ from functools import partial
 from executor.children import Children
 from executor.config import ExecutorConfig
 from executor.core.machine import Machine
-from executor.core.values import Action, Failure, Kill, Outcome, Run, WarmUp, Wish
+from executor.core.values import (
+    Action,
+    DeviceMemory,
+    Failure,
+    Kill,
+    Outcome,
+    Run,
+    WarmUp,
+    Wish,
+)
 from executor.crew import Crew
 from executor.frames import Batch, Failed, Frame, Ran, Warm, Warmed
 from executor.joining import join
 from executor.link import STALE, Link, Pauses, Refused, Unreachable
+from executor.load import load_of
 from executor.reporter import Reporter
+from executor.usage import Meter, Usage
 from raftbatch.logs import fields
 from raftbatch.v1 import dispatch_pb2 as pb
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
@@ -48,6 +59,7 @@ class Agent:
         children: where its processes come from.
         clock: measures how long batches wait.
         entropy: for pauses.
+        meter: of what it takes of the machine; None: that is not told.
 
     Attributes:
         machine: what it holds and does.
@@ -60,10 +72,13 @@ class Agent:
         children: Children,
         clock: Clock,
         entropy: Entropy,
+        meter: Meter | None = None,
     ) -> None:
         self._config = config
         self._link = link
         self._clock = clock
+        self._meter = meter
+        self._devices: dict[int, DeviceMemory] = {}
         loads = config.loads
         self.machine = Machine(config.executor, [(each.name, each.version) for each in loads])
         self._crew = Crew(children, loads, self, partial(Pauses, entropy, *_LIVES_S), config.load_s)
@@ -207,7 +222,12 @@ class Agent:
         period_s = self._lease_s / _BEATS
 
         async def call(stub: DispatchStub, call_s: float) -> None:
-            await stub.Heartbeat(self.machine.heartbeat(), timeout=call_s)
+            beat, usage = self.machine.heartbeat(), Usage()
+            if self._meter is not None:
+                usage = self._meter.latest
+                self._meter.look(self._crew.pids)
+            beat.load.CopyFrom(load_of(self.machine, usage, self._devices))
+            await stub.Heartbeat(beat, timeout=call_s)
 
         while True:
             try:
@@ -231,6 +251,7 @@ class Agent:
     def down(self, number: int, failure: Failure) -> None:
         """Take in that an instance is dead, or did not come up."""
         self._disarm(number)
+        self._devices.pop(number, None)
         self._do(self.machine.down(number, failure, self._clock.monotonic_ns()))
 
     def said(self, number: int, frame: Frame) -> None:
@@ -239,6 +260,8 @@ class Agent:
         match frame:
             case Ran(run, outcome):
                 found = outcome
+                if outcome.memory is not None:
+                    self._devices[number] = outcome.memory
                 if any(not each.code for each in outcome.answers):
                     self._probing.reset()
             case Failed(run, code, message):

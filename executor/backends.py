@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from executor.collate import BF16
+from executor.core.values import DeviceMemory
 from executor.frames import Load
 from executor.loading import CannotLoad
 from executor.model import NUMPY, TORCH, Tensor
@@ -44,6 +45,10 @@ class Backend(Protocol):
 
     def recover(self) -> None:
         """Give memory back after it ran out."""
+        ...
+
+    def memory(self) -> DeviceMemory | None:
+        """Return how much memory of the device is in use; None: it is the CPU."""
         ...
 
 
@@ -84,6 +89,9 @@ class _Numpy:
 
     def recover(self) -> None:
         """Nothing is kept."""
+
+    def memory(self) -> None:
+        """Return that it is the CPU."""
 
 
 class _Torch:
@@ -154,3 +162,10 @@ class _Torch:
         """Let the caching allocator give back what no tensor holds."""
         if self._is_cuda:
             self._torch.cuda.empty_cache()
+
+    def memory(self) -> DeviceMemory | None:
+        """Ask the driver, which counts what other processes use too."""
+        if not self._is_cuda:
+            return None
+        free, total = self._torch.cuda.mem_get_info(self.device)
+        return DeviceMemory(self.device, total - free, total)

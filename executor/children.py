@@ -23,6 +23,11 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 class Child(Protocol):
     """A process that runs one instance of a model."""
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        ...
+
     def send(self, frame: Frame) -> None:
         """Tell it something. Never blocks: it is told one batch at a time."""
         ...
@@ -88,6 +93,10 @@ class _RealChild:
         assert process.stdin is not None
         assert process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def send(self, frame: Frame) -> None:
         # uvloop raises where the pipe has closed and the death is not known yet.

@@ -32,7 +32,7 @@ BF16 = "BF16"
 
 Array = npt.NDArray[Any]
 
-_NUMPY: dict[str, str] = {
+DTYPES: dict[str, str] = {
     "BOOL": "?",
     "UINT8": "<u1",
     "UINT16": "<u2",
@@ -47,6 +47,7 @@ _NUMPY: dict[str, str] = {
     "FP64": "<f8",
     BF16: "<u2",  # numpy has none: its bits
 }
+"""Of each datatype of a fixed size, what numpy calls it."""
 
 
 class BadOutput(Exception):
@@ -196,7 +197,7 @@ def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
         if each.datatype == tensors.BYTES:
             found[each.name] = _elements(each, tensor, rows)
         else:
-            data = np.frombuffer(tensor.data, _NUMPY[each.datatype])
+            data = np.frombuffer(tensor.data, DTYPES[each.datatype])
             found[each.name] = data.reshape(shape)
     return found
 
@@ -275,7 +276,7 @@ def _filled(declared: Tensor, column: Sequence[Any], errors: dict[int, ItemError
     if len(shapes) > 1:
         raise BadOutput(f"{declared.name!r} has rows of different shapes")
     dims = shapes.pop() if shapes else tuple([max(1, dim) for dim in declared.dims])
-    found = np.zeros((len(column), *dims), _NUMPY[declared.datatype])
+    found = np.zeros((len(column), *dims), DTYPES[declared.datatype])
     for row, array in good.items():
         found[row] = array
     return found
@@ -289,7 +290,7 @@ def _fits(declared: Tensor, dims: Sequence[int]) -> bool:
 
 def _array(declared: Tensor, column: Any) -> Array:
     """Return an output as an array of the datatype that is declared."""
-    wanted = np.dtype(_NUMPY[declared.datatype])
+    wanted = np.dtype(DTYPES[declared.datatype])
     try:
         array = np.asarray(column)
         bits = declared.datatype == BF16 and array.dtype in (np.int16, np.uint16)

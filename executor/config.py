@@ -70,6 +70,7 @@ class ExecutorConfig:
         drain_s: how long what runs may take once it is told to stop.
         join_s: how long it tries to join at first.
         load_s: how long a model may take to load.
+        cpus: that it may use.
     """
 
     executor: str
@@ -79,6 +80,7 @@ class ExecutorConfig:
     drain_s: float = 30.0
     join_s: float = 30.0
     load_s: float = 600.0
+    cpus: int = 1
 
     @property
     def slots(self) -> int:
@@ -141,6 +143,7 @@ def executor_config(
         ready,
         {str(node): each.client for node, each in file.nodes.items()},
         file.operator(),
+        cpus=cpus,
     )
     if config.slots > SLOTS_MAX:
         raise table.wrong("", f"instances and prefetch ask for {config.slots} slots: {SLOTS_MAX}")

@@ -108,6 +108,11 @@ class Crew:
             self._killed[number] = why
             child.kill()
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes that live, by number."""
+        return [child.pid for child in self._now if child is not None]
+
     async def close(self) -> None:
         """Kill all, and return once they are dead."""
         for task in self._tasks:

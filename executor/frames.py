@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgpack
 
-from executor.core.values import Answer, Outcome
+from executor.core.values import Answer, DeviceMemory, Outcome
 
 LENGTH = struct.Struct("<I")
 
@@ -31,7 +31,7 @@ class Load:
         version: of the model.
         file: where its class is: a file, or the folder of a package; or empty.
         module: or the module's dotted name.
-        class_name: of the class.
+        class_name: of the class; empty: the only one with `predict`.
         inputs, outputs: as the configuration declares them; empty: as the class does.
         has_batch_axis: whether requests bring rows.
         instance: which of the executor's instances it is.
@@ -156,8 +156,10 @@ def encode(frame: Frame) -> bytes:
     if isinstance(frame, Ran):
         of = frame.outcome
         answers = [[each.result, each.code, each.message] for each in of.answers]
+        device = of.memory
+        memory = device and [getattr(device, name) for name in device.__slots__]
         parts = [of.compute_input_ns, of.infer_ns, of.output_ns, of.padded, of.fingerprint]
-        values = ["Ran", frame.run, answers, *parts]
+        values = ["Ran", frame.run, answers, memory, *parts]
     else:
         fields = [getattr(frame, name) for name in frame.__slots__]
         values = [type(frame).__name__, *fields]
@@ -169,6 +171,8 @@ def decode(body: bytes) -> Frame:
     """Return a frame of what followed its length."""
     kind, *values = msgpack.unpackb(body, use_list=False)
     if kind == "Ran":
-        run, answers, *parts = values
-        return Ran(run, Outcome(tuple([Answer(*each) for each in answers]), *parts))
+        run, answers, memory, *parts = values
+        found = tuple([Answer(*each) for each in answers])
+        device = None if memory is None else DeviceMemory(*memory)
+        return Ran(run, replace(Outcome(found, *parts), memory=device))
     return cast("Frame", _KINDS[kind](*values))

@@ -26,7 +26,7 @@ class CannotLoad(Exception):
 
 
 def load_class(files: Files, load: Load) -> type[Any]:
-    """Return the class of a model, its module imported.
+    """Return the class of a model, its module imported; the only one, where none is named.
 
     Raises:
         CannotLoad: there is no such file or class, or importing it failed.
@@ -44,13 +44,19 @@ def load_class(files: Files, load: Load) -> type[Any]:
         raise CannotLoad(f"{load.name}: {where} does not import: {error}") from error
     except (Exception, SystemExit) as error:
         raise CannotLoad(f"{load.name}: {where} does not import: {said(error)}") from error
+    classes = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    if not load.class_name:
+        models = [name for name, value in classes.items() if hasattr(value, "predict")]
+        if len(models) != 1:
+            there = f"several: name one of {', '.join(models)}" if models else "none"
+            raise CannotLoad(f"{load.name}: {where} has no one class with `predict`, but {there}")
+        return classes[models[0]]
     found = getattr(module, load.class_name, None)
     if not isinstance(found, type):
-        classes = [
-            name
-            for name, value in vars(module).items()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
         there = f"only {', '.join(classes)}" if classes else "and no other"
         raise CannotLoad(f"{load.name}: {where} has no class {load.class_name!r}, {there}")
     return found

@@ -42,6 +42,11 @@ class Runtime:
         clock: measures runs.
         load: what to load.
 
+    Attributes:
+        backend: how it is run.
+        form: what it declares.
+        class_name: of its class.
+
     Raises:
         CannotLoad: it cannot be; the message says why.
     """
@@ -52,6 +57,7 @@ class Runtime:
         found = load_class(files, load)
         self.backend: Backend = backend_of(load, getattr(found, "backend", NUMPY))
         self.form = _form(load, found)
+        self.class_name = found.__name__
         folder = str(PurePosixPath(load.file).parent) if load.file else ""
         context = Context(
             load.name,
@@ -117,6 +123,7 @@ class Runtime:
             self._clock.monotonic_ns() - ran_ns,
             stacked.padded,
             self._fingerprint[:_FINGERPRINT_BYTES],
+            self.backend.memory(),
         )
 
     def _predicted(self, given: ModelBatch) -> Mapping[str, Any]:

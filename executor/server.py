@@ -14,6 +14,7 @@ from executor.agent import Agent
 from executor.children import Children
 from executor.config import ExecutorConfig
 from executor.link import Link
+from executor.usage import Meter
 from raftbatch.config import Certificates
 from raftbatch.errors import CannotStart
 from raftbatch.logs import fields
@@ -51,7 +52,8 @@ class ExecutorServer:
         """
         config, world = self._config, self._world
         link = Link(config.addresses, world.entropy, _credentials(world.files, config.certificates))
-        agent = Agent(config, link, self._children, world.clock, world.entropy)
+        meter = Meter(world.files, world.workers, world.clock, config.cpus)
+        agent = Agent(config, link, self._children, world.clock, world.entropy, meter)
 
         def told(signal: str) -> None:
             _LOG.info("stop.begun", extra=fields(signal=signal))
@@ -61,6 +63,7 @@ class ExecutorServer:
         try:
             await agent.run()
         finally:
+            meter.close()
             await link.close()
         _LOG.info("executor.stopped", extra=fields(executor=config.executor))
 

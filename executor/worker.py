@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # it needs numpy, whose absence is to be told
 _LOG = logging.getLogger(__name__)
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_EXTRA = "pip install 'raftbatch[executor]'"
+_EXTRA = "pip install numpy, or 'raftbatch[executor]', which brings torch too"
 
 
 def main(parent: int) -> None:

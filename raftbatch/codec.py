@@ -353,7 +353,7 @@ def decode_entry(data: bytes | bytearray | memoryview) -> r.Entry:
         Undecodable: they are not the bytes of an entry of a known version.
     """
     try:
-        entry = _unpack_entry(unpack_strictly(data, ENTRY_BYTES_MAX), zlib.crc32(data))
+        entry = entry_of(unpack_strictly(data, ENTRY_BYTES_MAX), zlib.crc32(data))
         if encode_entry(entry) != data:
             raise ValueError("not in canonical form")
     except ValueError as error:
@@ -371,7 +371,8 @@ def unpack_strictly(data: bytes | bytearray | memoryview, bytes_max: int) -> Pac
         raise ValueError(f"no msgpack: {str(error) or type(error).__name__}") from error
 
 
-def _unpack_entry(value: Packed, checksum: int) -> r.Entry:
+def entry_of(value: Packed, checksum: int) -> r.Entry:
+    """Return the entry of what was unpacked. Raises ValueError."""
     if type(value) is not tuple or not value:
         raise ValueError("no entry")
     if value[0] != VERSION or type(value[0]) is not int:

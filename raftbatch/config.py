@@ -29,6 +29,8 @@ FILE_BYTES_MAX = 1 << 20
 NODE = "{node}"
 """Stands in a path for the node's name."""
 
+_ADDRESSES = ("peer", "client", "http", "peer_listen", "client_listen", "http_listen")
+
 CLIENT_TABLES = ("cluster", "nodes", "tls")
 SCHEDULER_TABLES = ("leader", "api", "feed", "sessions", "policy", "models")
 COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server", *SCHEDULER_TABLES)
@@ -135,6 +137,8 @@ class NodeAddresses:
         peer_listen: where it listens for the former; `peer` unless told otherwise.
         client_listen: where it listens for the latter.
         data_dir: where it keeps its data; empty: as `[storage]` says for all.
+        http: where HTTP is served; empty: nowhere.
+        http_listen: where it listens for that; `http` unless told otherwise.
     """
 
     peer: str
@@ -142,6 +146,8 @@ class NodeAddresses:
     peer_listen: str
     client_listen: str
     data_dir: str = ""
+    http: str = ""
+    http_listen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,7 @@ class ClusterFile:
         path: the file.
         name: of the cluster, for people; nothing is derived from it.
         nodes: all nodes, in the order of their ids.
-        is_secure: whether both ports speak TLS.
+        is_secure: whether all ports speak TLS.
         is_insecure: whether they may do without it on a network that is trusted.
         tls: the table, for `certificates` and `operator`.
         rest: tables of the coordinator alone, not looked at yet.
@@ -264,13 +270,15 @@ def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
             )
         of_node = table.table(name)
         nodes[NodeId(name)] = found = _node(of_node)
-        for key, address in (("peer", found.peer), ("client", found.client)):
+        for key in ("peer", "client", "http"):
+            address = getattr(found, key)
             if address in taken:
                 raise of_node.wrong(key, f"is {address}, as {taken[address]} is already")
-            taken[address] = f"{of_node.name}.{key}"
-        for key in ("peer", "client", "peer_listen", "client_listen"):
+            if address:
+                taken[address] = f"{of_node.name}.{key}"
+        for key in _ADDRESSES:
             address = getattr(found, key)
-            if is_plain and not is_loopback(address):
+            if is_plain and address and not is_loopback(address):
                 raise of_node.wrong(
                     key,
                     f"is {address}, which other machines reach, but there is no [tls]: name "
@@ -282,14 +290,19 @@ def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
 
 
 def _node(table: Table) -> NodeAddresses:
-    table.check_known(("peer", "client", "peer_listen", "client_listen", "data_dir"))
+    table.check_known((*_ADDRESSES, "data_dir"))
     peer, client = _advertised(table, "peer"), _advertised(table, "client")
+    http = _advertised(table, "http") if "http" in table.values else ""
+    if "http_listen" in table.values and not http:
+        raise table.wrong("http_listen", "is given, but not http: where others reach it")
     return NodeAddresses(
         peer,
         client,
         _address(table, "peer_listen", peer),
         _address(table, "client_listen", client),
         table.file("data_dir") if "data_dir" in table.values else "",
+        http,
+        _address(table, "http_listen", http) if http else "",
     )
 
 

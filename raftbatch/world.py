@@ -15,6 +15,7 @@ Source: docs/ARCHITECTURE.md, "One harness, two worlds".
 
 from __future__ import annotations
 
+from asyncio import Protocol as AnyProtocol
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal, Protocol, TypeVar
@@ -327,6 +328,12 @@ class Network(Protocol):
         Raises:
             OSError: the address is in use, not ours, or does not resolve.
         """
+        ...
+
+    async def serve(
+        self, address: str, protocol: Callable[[], AnyProtocol], tls: TLS | None
+    ) -> Listener:
+        """Listen as above, for a library that brings its own protocols, one a connection."""
         ...
 
     async def connect(self, address: str, tls: TLS | None) -> Connection:

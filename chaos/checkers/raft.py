@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chaos.checkers.raft_members import Members
@@ -370,31 +369,3 @@ def step(state: bytes, entry: Entry) -> bytes:
     """Return the digest of a state after an entry. Total. Deterministic."""
     head = f"{entry.index} {entry.term} ".encode("ascii")
     return hashlib.blake2b(state + head + entry.data, digest_size=16).digest()
-
-
-def reads_too_much(life: Life) -> bool:
-    """Return whether more is read from disk than once for each follower, and to apply."""
-    reads = len(life.log._driver.journal._reads._reads)
-    return reads > max(len(life.log.membership.members), 1)
-
-
-def quiet(lives: Mapping[NodeId, Life]) -> str | None:
-    """Return what is still waiting in some node long after all was healed: nothing must be."""
-    for life in lives.values():
-        log = life.log
-        waiting = {
-            "messages": len(log._driver.held),
-            "proposals": len(log._driver.proposals._waiting),
-            "barriers": len(log._driver.barriers),
-            "reads": len(log._core.reads._waiting),
-            "bytes for the disk": log._driver.journal.pending_bytes,
-            "reads from disk": len(log._driver.journal._reads._reads),
-        }
-        if log._core.replication is not None:
-            waiting["nodes to part from"] = len(log._core.replication.followers.leaving)
-            for peer, each in log._core.replication.progress.items():
-                waiting[f"bytes in flight to {peer}"] = each.in_flight_bytes
-        left = [f"{count} {what}" for what, count in waiting.items() if count]
-        if left:
-            return f"{life.node} still has {', '.join(left)}"
-    return None

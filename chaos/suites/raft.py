@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from random import Random
 
-from chaos.checkers.raft import Life, RaftChecker, Violation, quiet, reads_too_much
+from chaos.checkers.raft import Life, RaftChecker, Violation
+from chaos.checkers.raft_calm import quiet, reads_too_much
 from chaos.checkers.raft_history import History
 from chaos.faults import Site
 from chaos.nemesis import Nemesis

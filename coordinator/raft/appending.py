@@ -33,17 +33,20 @@ class Appending:
     Attributes:
         verified: highest index up to which the log is known to be the leader's
             of this term. 0 when a term begins.
+        heard: the leader's own commit index, as of its last word in this term: what is
+            to be caught up with. Nothing follows from it.
     """
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
-        self.verified = 0
+        self.verified = self.heard = 0
         self._acknowledged = self._answered = 0  # up to which entry, and which round
         self._full_until_ns = 0
         self._is_swamped = False  # too much waits for the disk, as of the last try to append
 
     def reset(self) -> None:
         """Forget what was compared: a new term has another leader."""
+        self.heard = 0
         self.verified = self._acknowledged = self._answered = 0
 
     def connected(self) -> None:
@@ -54,6 +57,7 @@ class Appending:
         """Take in entries of this term's leader, and answer."""
         standing, log = self._standing, self._standing.log
         prev, entries = message.prev_index, message.entries
+        self.heard = max(self.heard, message.commit)
         if entries and entries[-1].term > message.term:
             raise Invariant(f"entry {entries[-1].index} is of a later term than its sender's")
         if prev < standing.commit:

@@ -69,6 +69,7 @@ class Journal:
         pending_bytes: size of the changes that are not durable yet.
         stalled: why what waits cannot be written now; None if it can.
         failure: why the journal has ended; None while it lives.
+        disk: what the writing thread has seen of it.
 
     Raises:
         Corrupt: the files are not what was acknowledged.
@@ -95,7 +96,7 @@ class Journal:
             self._reading.close()
             raise
         cursor = recovered.cursor
-        self.identity = recovered.identity
+        self.disk, self.identity = self._writer.disk, recovered.identity
         self.repairs = tuple(recovered.repairs)
         self.hard_state = cursor.hard_state
         self.last_index = cursor.last_index
@@ -106,8 +107,7 @@ class Journal:
         self._limits = limits
         self._on_durable = on_durable
         self._on_failed = on_failed
-        self._files = world.files
-        self._directory = directory
+        self._files, self._directory = world.files, directory
         self._index = recovered.index
         self._terms = recovered.terms
         self._configs = recovered.configs
@@ -120,7 +120,8 @@ class Journal:
         self._reads = Reads(world.files, directory, self._reading, self._fail)
         self._is_measuring = False
         with disk_errors(f"reading the space left at {directory}"):
-            self.space = limits.space(self._files.space_left(directory))
+            self.disk.space_left = self._files.space_left(directory)
+        self.space = limits.space(self.disk.space_left)
 
     @property
     def first_index(self) -> int:

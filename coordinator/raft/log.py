@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from coordinator.raft.applying import Replica
 from coordinator.raft.changes import Add, Change, Move, Promote, Remove
@@ -29,7 +30,9 @@ from coordinator.raft.membership import Member, Membership, Rank
 from coordinator.raft.messages import Digests, PeerMessage
 from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.segments.limits import Space
+from coordinator.raft.segments.writer import Disk
 from coordinator.raft.standing import Role
 from raftbatch.errors import Fatal, NotLeader
 from raftbatch.ids import Identity, NodeId
@@ -105,6 +108,11 @@ class ReplicatedLog:
         return self._core.standing.commit
 
     @property
+    def heard_commit(self) -> int:
+        """Highest index that is committed by the leader's word, here or not yet."""
+        return max(self._core.standing.commit, self._core.appending.heard)
+
+    @property
     def last_index(self) -> int:
         """Index of the newest entry here, committed or not."""
         return self._driver.journal.last_index
@@ -123,6 +131,11 @@ class ReplicatedLog:
     def space(self) -> Space:
         """How much room the disk has left."""
         return self._driver.journal.space
+
+    @property
+    def disk(self) -> Disk:
+        """What the writing thread has seen of the disk."""
+        return self._driver.journal.disk
 
     @property
     def followers(self) -> dict[NodeId, Progress]:
@@ -216,6 +229,64 @@ class ReplicatedLog:
             driver.syncing.append((driver.journal.lsn, ended))
             driver.pump_soon()
             await ended
+
+    # What is to be read of it.
+
+    @property
+    def first_index(self) -> int:
+        """Index of the oldest entry that is there; one above `last_index` where none is."""
+        return self._driver.journal.first_index
+
+    async def entries(self, first: int, bytes_max: int) -> tuple[Entry, ...]:
+        """Return applied entries from an index on, until they reach so many bytes.
+
+        At least one, however large; none where that index is not applied yet.
+
+        Raises:
+            Compacted: definite; it is not in the log any more.
+            Overloaded: definite; no descriptor is free.
+            Fatal: the log has ended.
+        """
+        self._driver.check_lives()
+        journal, applied = self._driver.journal, self.applied
+        if first > applied:
+            return ()
+        found = journal.tail(first, bytes_max) if first >= journal.first_index else ()
+        if not found:
+            read: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
+
+            def has_read(done: Future[tuple[Entry, ...]]) -> None:
+                if read.done():  # whoever asked has gone
+                    return
+                error = done.exception()
+                if error is not None:
+                    read.set_exception(error)
+                else:
+                    read.set_result(done.result())
+
+            journal.read(first, bytes_max, has_read)
+            found = await read
+        return tuple(entry for entry in found if entry.index <= applied)
+
+    async def reached(self, index: int) -> None:
+        """Return once the entry at an index is applied.
+
+        Raises:
+            OutcomeUnknown: the log has ended before.
+            Fatal: it had ended already.
+        """
+        driver = self._driver
+        driver.check_lives()
+        if index <= self.applied:
+            return
+        reached: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiting = (index, reached)
+        driver.barriers.append(waiting)
+        try:
+            await reached
+        finally:
+            if waiting in driver.barriers:  # who asked has gone
+                driver.barriers.remove(waiting)
 
     def fail(self, error: Fatal) -> None:
         """End, and stop the node, for a reason that whoever acts on the log has found."""

@@ -6,7 +6,9 @@ never live here: a decision. Called by: gRPC. One thread: the loop's.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -15,7 +17,9 @@ from coordinator.api import Standing
 from coordinator.node import MemberState, Node
 from coordinator.overview import Overview
 from coordinator.raft.membership import Rank
+from coordinator.rpc.entries import Reading, draining
 from coordinator.rpc.errors import abort
+from coordinator.rpc.loads import load_message
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.v1 import admin_pb2
@@ -33,6 +37,7 @@ class AdminService:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._reading = Reading(node)
 
     async def Status(  # noqa: N802 - the name of the call, as are all below
         self, _request: admin_pb2.StatusRequest, _context: Context
@@ -138,6 +143,67 @@ class AdminService:
 
         return await self._answered(context, transfer)
 
+    async def Entries(  # noqa: N802
+        self, request: admin_pb2.EntriesRequest, context: Context
+    ) -> None:
+        """Let the log be read."""
+        is_writing = False
+
+        async def send() -> None:
+            nonlocal is_writing
+            async with aclosing(self._reading.replies(request)) as replies:
+                async for reply in replies:
+                    is_writing = True
+                    await context.write(reply)
+                    is_writing = False
+                    if (stopping := draining(self._node)) is not None:
+                        raise stopping
+
+        sending = asyncio.ensure_future(send())
+
+        def stop() -> None:
+            # A message that is on its way goes first: no other word may overtake it. Where it is
+            # not taken, the port's end is what the reader hears of.
+            if not is_writing:
+                sending.cancel()
+
+        self._node.on_stopping.append(stop)
+        failure: BaseException
+        try:
+            await sending
+            return
+        except asyncio.CancelledError:
+            stopping = draining(self._node)
+            if stopping is None or is_writing:  # the reader has gone
+                raise
+            failure = stopping
+        except (RaftbatchError, Fatal) as error:
+            failure = error
+        finally:
+            sending.cancel()
+            self._node.on_stopping.remove(stop)
+        await abort(context, failure, self._node.client_address)
+
+    async def Request(  # noqa: N802
+        self, request: admin_pb2.RequestRequest, context: Context
+    ) -> admin_pb2.RequestReply:
+        """Say what is known of a request."""
+
+        async def known() -> admin_pb2.RequestReply:
+            return self._reading.request(request)
+
+        return await self._answered(context, known)
+
+    async def Batch(  # noqa: N802
+        self, request: admin_pb2.BatchRequest, context: Context
+    ) -> admin_pb2.BatchReply:
+        """Say what is known of a batch."""
+
+        async def known() -> admin_pb2.BatchReply:
+            return self._reading.batch(request)
+
+        return await self._answered(context, known)
+
     async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, or end the gRPC call with its error."""
         try:
@@ -203,6 +269,7 @@ def _scheduler(
                 held=each.held,
                 draining=each.is_draining,
                 suspended=each.is_suspended,
+                load=None if each.load is None else load_message(each.load),
             )
             for each in state.executors
         ],

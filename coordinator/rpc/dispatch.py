@@ -19,6 +19,7 @@ from coordinator.api import Report
 from coordinator.core.watch import Holding
 from coordinator.node import Node
 from coordinator.rpc.errors import abort, to_message
+from coordinator.rpc.loads import load_of
 from coordinator.rpc.pieces import pieces
 from raftbatch import records as r
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
@@ -119,8 +120,9 @@ class DispatchService:
 
         async def heartbeat() -> pb.HeartbeatReply:
             holdings = [Holding(each.batch, each.fence, each.running) for each in request.holdings]
+            load = load_of(request.load) if request.HasField("load") else None
             self._node.api.heartbeat(
-                request.executor, request.incarnation, request.tailed_index, holdings
+                request.executor, request.incarnation, request.tailed_index, holdings, load
             )
             return pb.HeartbeatReply()
 

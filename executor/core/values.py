@@ -95,6 +95,15 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Memory of a device, in use by anybody and in all, in bytes."""
+
+    device: str
+    memory_bytes: int
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a batch that ran.
 
@@ -103,6 +112,7 @@ class Outcome:
         compute_input_ns, infer_ns, output_ns: how long each part of the run took.
         padded: the padded shape.
         fingerprint: of model, libraries and device.
+        memory: of its device after the run; None: it is the CPU.
     """
 
     answers: tuple[Answer, ...]
@@ -111,6 +121,7 @@ class Outcome:
     output_ns: int = 0
     padded: tuple[int, ...] = ()
     fingerprint: bytes = b""
+    memory: DeviceMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ prints. Called by: the commands. gRPC is imported inside functions, so that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -144,13 +145,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         raise failed(error) from None
 
 
-async def ask(
-    cluster: Cluster,
-    target: Target,
-    call: Callable[[AdminStub, float], Awaitable[T]],
-    timeout_s: float,
-) -> T:
-    """Make one call of one node.
+@asynccontextmanager
+async def connected(
+    cluster: Cluster, target: Target, timeout_s: float
+) -> AsyncGenerator[AdminStub, None]:
+    """Yield what calls one node; a call within that fails is a `CallFailed`.
 
     Raises:
         CallFailed: with what the node said, or that it said nothing.
@@ -174,9 +173,25 @@ async def ask(
             )
             raise CallFailed(f"{target} does not answer, {why}", "", is_definite=True) from None
         try:
-            return await call(AdminStub(channel), timeout_s)
+            yield AdminStub(channel)
         except grpc.aio.AioRpcError as error:
             raise _of_rpc(target, error) from None
+
+
+async def ask(
+    cluster: Cluster,
+    target: Target,
+    call: Callable[[AdminStub, float], Awaitable[T]],
+    timeout_s: float,
+) -> T:
+    """Make one call of one node.
+
+    Raises:
+        CallFailed: with what the node said, or that it said nothing.
+    """
+    async with connected(cluster, target, timeout_s) as stub:
+        return await call(stub, timeout_s)
+    raise AssertionError("either it returns or it raises")
 
 
 async def ask_leader(

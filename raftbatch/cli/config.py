@@ -47,11 +47,12 @@ def check(
     first = nodes[0].cluster
     security = "TLS" if first.is_secure else "no TLS"
     write(printable(f"{file}: cluster {first.name}, {len(nodes)} nodes, {security}"), "bold")
-    columns = ["node", "peer", "client", "peer_listen", "client_listen", "data_dir"]
+    listening = ["peer_listen", "client_listen", "http_listen"]
+    columns = ["node", "peer", "client", "http", *listening, "data_dir"]
     table = Table("", columns, write)
     table.add(columns, "dim")
     for each in _nodes(nodes):
-        table.add([printable(each[column]) for column in ("node", *columns[1:])], "")
+        table.add([printable(each[column]) or "-" for column in columns], "")
     table.flush()
     for name, values in tables.items():
         write("", "")
@@ -66,8 +67,10 @@ def _nodes(nodes: list[Any]) -> list[dict[str, str]]:
             "node": each.node_id,
             "peer": each.addresses.peer,
             "client": each.addresses.client,
+            "http": each.addresses.http,
             "peer_listen": each.addresses.peer_listen,
             "client_listen": each.addresses.client_listen,
+            "http_listen": each.addresses.http_listen,
             "data_dir": each.data_dir,
         }
         for each in nodes

@@ -1,4 +1,4 @@
-"""`raftbatch log`: look at a coordinator's log on disk, without running one.
+"""`raftbatch log dump`: look at a coordinator's log on disk, without running one.
 
 Commands import what they need of `coordinator.raft` inside their function.
 """
@@ -29,7 +29,7 @@ from raftbatch.cli.text import (
     time_text,
 )
 
-app = typer.Typer(name="log", no_args_is_help=True, help="Look at a coordinator's log on disk.")
+app = typer.Typer(name="log", no_args_is_help=True, help="Look into the log.")
 
 _EXIT_REFUSED = 1
 _EXIT_FAILED = 2
@@ -62,7 +62,7 @@ The objects that --json prints, and their fields, are described in docs/OPERATIO
 
 @app.callback()
 def _group() -> None:
-    """Look at a coordinator's log on disk."""
+    """Look into the log: of a cluster, or in a coordinator's files."""
 
 
 @app.command(help=paragraphs(_HELP))

@@ -12,13 +12,26 @@ from typing import Annotated
 import typer
 
 from raftbatch import __version__
-from raftbatch.cli import config, executor, log, members, requests, serve, status
+from raftbatch.cli import (
+    config,
+    executor,
+    log,
+    members,
+    models,
+    requests,
+    serve,
+    status,
+    stories,
+    tail,
+    up,
+)
 from raftbatch.cli.text import paragraphs
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to standard output raises. Commands catch what their own files do."""
 
 app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("up", help=paragraphs(up.HELP))(up.up)
 app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
 app.command("executor", help=paragraphs(executor.HELP))(executor.executor)
 app.command("status", help=paragraphs(status.HELP))(status.status)
@@ -27,7 +40,12 @@ for _command in (requests.infer, requests.submit, requests.result, requests.canc
 app.add_typer(members.app, name="members")
 app.command("transfer", epilog=members.EXITS)(members.transfer)
 app.add_typer(config.app, name="config")
+log.app.command(epilog=tail.EXITS)(tail.tail)
+log.app.command(epilog=tail.EXITS)(tail.show)
+app.add_typer(models.app, name="models")
 app.add_typer(log.app, name="log")
+app.add_typer(stories.requests, name="request")
+app.add_typer(stories.batches, name="batch")
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,6 +7,7 @@ is quick.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from raftbatch.cli.calls import (
     EXIT_FAILED,
     EXIT_UNKNOWN,
     AddressOption,
+    Cluster,
     ConfigOption,
     JsonOption,
     cluster_of,
@@ -25,10 +27,11 @@ from raftbatch.cli.calls import (
     usage,
 )
 from raftbatch.cli.text import printable
+from raftbatch.cli.waiting import say_if_nobody_runs
 from raftbatch.errors import NoLeader, RaftbatchError, UnknownModel
 
 if TYPE_CHECKING:
-    from raftbatch.client import Client, Result
+    from raftbatch.client import Client, ClientOptions, Result
 
 T = TypeVar("T")
 
@@ -97,20 +100,28 @@ def infer(
 ) -> None:
     """Run a request, and print its outputs."""
     given = _inputs(text, inputs or [])
-    found = _call(
-        config,
-        address,
-        patience_s,
-        lambda client: client.infer(
-            model,
-            given,
-            version=version,
-            request_id=request_id,
-            timeout_s=timeout_s,
-            priority=priority,
-        ),
-    )
-    _print(found, as_json)
+    cluster = cluster_of(config, address or [])
+
+    async def ask() -> Result:
+        options = _options(cluster, patience_s)
+        from raftbatch.client import AsyncClient
+
+        async with AsyncClient([each.address for each in cluster.targets], options) as client:
+            told = asyncio.ensure_future(say_if_nobody_runs(cluster, model, version))
+            try:
+                return await client.infer(
+                    model,
+                    given,
+                    version=version,
+                    request_id=request_id,
+                    timeout_s=timeout_s,
+                    priority=priority,
+                )
+            finally:
+                told.cancel()
+                await asyncio.gather(told, return_exceptions=True)
+
+    _print(_ended(lambda: asyncio.run(ask())), as_json)
 
 
 def submit(
@@ -213,19 +224,35 @@ def _call(
 ) -> T:
     """Make one call; an error ends the command, and says what to try next."""
     cluster = cluster_of(config, address or [])
+
+    def made() -> T:
+        options = _options(cluster, patience_s)
+        from raftbatch.client import Client
+
+        with Client([each.address for each in cluster.targets], options) as client:
+            return call(client)
+
+    return _ended(made)
+
+
+def _options(cluster: Cluster, patience_s: float) -> ClientOptions:
+    """Return the settings of a client for the cluster; the SDK, and gRPC, are loaded by then."""
     from raftbatch.realworld.process import quiet_grpc
 
     quiet_grpc()
-    from raftbatch.client import TLS, Client, ClientOptions
+    from raftbatch.client import TLS, ClientOptions
 
     tls = None
     if cluster.certificates is not None:
         names = {each.address: each.node for each in cluster.known}
         tls = TLS(*pems(cluster.certificates), names)
-    options = ClientOptions(patience_s=patience_s, tls=tls)
+    return ClientOptions(patience_s=patience_s, tls=tls)
+
+
+def _ended(call: Callable[[], T]) -> T:
+    """Make a call; an error ends the command, and says what to try next."""
     try:
-        with Client([each.address for each in cluster.targets], options) as client:
-            return call(client)
+        return call()
     except RaftbatchError as error:
         unknown = "" if error.definite else "It may have happened or not: "
         typer.echo(f"Error: {unknown}{printable(error.message)}{_next(error)}", err=True)

@@ -27,14 +27,27 @@ from raftbatch.cli.calls import (
 from raftbatch.cli.text import Table, Write, iso_time, printable, terminal
 
 if TYPE_CHECKING:
-    from raftbatch.v1.admin_pb2 import SchedulerStatus, StatusReply, WindowStatus
+    from raftbatch.v1.admin_pb2 import (
+        ExecutorStatus,
+        SchedulerStatus,
+        StatusReply,
+        WindowStatus,
+    )
     from raftbatch.v1.admin_pb2_grpc import AdminStub
+    from raftbatch.v1.load_pb2 import ExecutorLoad
+
+Note = tuple[str, str]
+"""A line for people, and its style on a terminal."""
+
+_NOTE, _LOUD = "yellow", "bold red"
+_MIB = 1 << 20
 
 HELP = """\
 Show how it stands with each node: who leads, how far each log is, whom each is connected to.
 
 Below that, by the node that knows most: each model version, the requests for it that have no
-outcome yet, and the executors that have it ready; the executors; and the windows that gather.
+outcome yet, and the executors that have it ready; the executors, with the load that they told
+the leader; and the windows that gather.
 
 Nodes are those of --config, or at the given client addresses. Equal digests at equal applied
 indices mean that nodes have applied the same. What a node waits for, or why it refuses another,
@@ -56,7 +69,10 @@ def status(
     cluster = cluster_of(config, addresses or [])
     answers = run(statuses(cluster, timeout_s))
     if as_json:
-        typer.echo(json.dumps({"nodes": [_object(*each) for each in answers]}))
+        held = newest(answers)
+        notes = [] if held is None else [note for note, _ in scheduler_notes(held.scheduler)]
+        nodes = [_object(*each) for each in answers]
+        typer.echo(json.dumps({"nodes": nodes, "notes": notes}))
     else:
         _print(answers)
     if any(isinstance(answer, str) for _, answer in answers):
@@ -74,6 +90,12 @@ async def statuses(cluster: Cluster, timeout_s: float) -> list[tuple[Target, Sta
 
     answers = await asyncio.gather(*(one(each) for each in cluster.targets))
     return list(zip(cluster.targets, answers, strict=True))
+
+
+def newest(answers: list[tuple[Target, StatusReply | str]]) -> StatusReply | None:
+    """Return what the node said of the scheduler that knows most: the leader, where it answers."""
+    told = [each for _, each in answers if not isinstance(each, str) and each.HasField("scheduler")]
+    return max(told, key=lambda each: (each.role == "leader", each.applied), default=None)
 
 
 async def _call(stub: AdminStub, timeout_s: float) -> StatusReply:
@@ -128,6 +150,15 @@ def _scheduler_object(answer: StatusReply) -> dict[str, Any] | None:
         found[field] = [dict(_fields(each)) for each in value] if is_list else value
     for window, shown in zip(answer.scheduler.windows, found["windows"], strict=True):
         shown["window_id"] = window_id(window)
+    for executor, shown in zip(answer.scheduler.executors, found["executors"], strict=True):
+        shown["load"] = _load_object(executor.load) if executor.HasField("load") else None
+    return found
+
+
+def _load_object(load: ExecutorLoad) -> dict[str, Any]:
+    found = dict(_fields(load))
+    for name in ("models", "devices"):
+        found[name] = [dict(_fields(each)) for each in found[name]]
     return found
 
 
@@ -174,46 +205,46 @@ def _print(answers: list[tuple[Target, StatusReply | str]]) -> None:
         "space",
     ]
     table = Table("nodes", columns, write)
-    notes = []
+    notes: list[Note] = []
     for target, answer in answers:
         if isinstance(answer, str):
             table.add([target.node or target.address, "no answer", *["-"] * 7], "red")
-            notes.append(answer)
+            notes.append((answer, _NOTE))
             continue
         table.add(*_row(answer))
         notes += [
-            f"{answer.node_id} waits for {each.node_id}: {each.why}" for each in answer.waiting
+            (f"{answer.node_id} waits for {each.node_id}: {each.why}", _NOTE)
+            for each in answer.waiting
         ]
         notes += [
-            f"{answer.node_id} and {each.node_id}: {each.refusal}"
+            (f"{answer.node_id} and {each.node_id}: {each.refusal}", _NOTE)
             for each in answer.peers
             if each.refusal
         ]
     table.flush()
-    told = [each for _, each in answers if not isinstance(each, str) and each.HasField("scheduler")]
-    if told:
-        newest = max(told, key=lambda each: (each.role == "leader", each.applied))
-        notes += _print_scheduler(newest.scheduler, write)
-    for note in notes:
-        write(printable(note), "yellow")
+    held = newest(answers)
+    if held is not None:
+        print_scheduler(held.scheduler, write)
+        notes += scheduler_notes(held.scheduler)
+    for note, style in notes:
+        write(printable(note), style)
 
 
-def _print_scheduler(held: SchedulerStatus, write: Write) -> list[str]:
-    """Print what the scheduler holds, by the node that knows most; return what is to be noted."""
+def print_scheduler(held: SchedulerStatus, write: Write) -> None:
+    """Print what the scheduler holds, by the node that knows most."""
     models = Table("models", ["model", " requests", " executors", "state"], write)
-    notes = []
     for model in held.models:
         name = f"{model.name}/{model.version}"
         state = "being deleted" if model.deleting else "-" if model.executors else "no executor"
         cells = [name, str(model.requests), str(model.executors), state]
         models.add([printable(cell) for cell in cells], "" if state == "-" else "red")
-        if model.requests and not model.executors and not model.deleting:
-            notes.append(f"{model.requests} requests for {name} wait: no executor has it ready")
     models.flush()
-    executors = Table("executors", ["executor", " incarnation", " slots", " held", "state"], write)
+    columns = ["executor", " incarnation", " slots", " held", " running", " waiting", " cpu"]
+    executors = Table("executors", [*columns, " memory", "state"], write)
     for each in held.executors:
         state = "suspended" if each.suspended else "draining" if each.draining else "-"
-        cells = [each.executor, str(each.incarnation), str(each.slots), str(each.held), state]
+        cells = [each.executor, str(each.incarnation), str(each.slots), str(each.held)]
+        cells += [*_load_cells(each), state]
         executors.add([printable(cell) for cell in cells], "" if state == "-" else "yellow")
     executors.flush()
     if held.windows:
@@ -223,15 +254,35 @@ def _print_scheduler(held: SchedulerStatus, write: Write) -> list[str]:
             cells = [window_id(window), name, str(window.requests), str(window.rows)]
             windows.add([printable(cell) for cell in cells], "")
         windows.flush()
+
+
+def _load_cells(executor: ExecutorStatus) -> list[str]:
+    """Return what an executor runs and takes; `-` for what is not known."""
+    if not executor.HasField("load"):
+        return ["-"] * 4
+    load = executor.load
+    used, most = load.memory_bytes, load.memory_limit_bytes
+    memory = f"{used / _MIB:.0f}/{most / _MIB:.0f} MiB" if used and most else "-"
+    return [str(load.running), str(load.waiting), f"{load.cpu_permille / 10:.0f}%", memory]
+
+
+def scheduler_notes(held: SchedulerStatus) -> list[Note]:
+    """Return what somebody should look at, the loudest first."""
+    notes: list[Note] = []
+    for model in held.models:
+        if model.requests and not model.executors and not model.deleting:
+            name = f"{model.name}/{model.version}"
+            text = f"{model.requests} requests for {name} wait: no executor has it ready"
+            notes.append((text, _LOUD))
     for what, total, shown in (
         ("models", held.models_total, len(held.models)),
         ("executors", held.executors_total, len(held.executors)),
         ("windows", held.windows_total, len(held.windows)),
     ):
         if total > shown:
-            notes.append(f"{total - shown} more {what} are not shown")
+            notes.append((f"{total - shown} more {what} are not shown", _NOTE))
     if held.quarantined:
-        notes.append(f"{held.quarantined} requests are in quarantine")
+        notes.append((f"{held.quarantined} requests are in quarantine", _NOTE))
     return notes
 
 

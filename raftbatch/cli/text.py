@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
+import typer
+
+_EXIT_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 _PREVIEW_BYTES = 16
 _GATHERED_ROWS = 64  # how many rows of a table set the widths of its columns
 
@@ -82,6 +86,19 @@ def terminal() -> Write:
     return write
 
 
+@contextmanager
+def printing() -> Iterator[None]:
+    """End a command quietly where nobody reads what it prints any more, as in `... | head`."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError):
+            sys.stdout.close()  # else Python complains when it flushes it at its end
+        raise typer.Exit(_EXIT_PIPE) from None
+
+
 def hex_lines(data: bytes) -> Iterator[str]:
     """Yield all of the data, 16 bytes a line."""
     for start in range(0, len(data), 16):
@@ -102,6 +119,11 @@ def printable(text: str | None) -> str:
 def number_text(number: int | None) -> str:
     """Return a number; `-` for none."""
     return "-" if number is None else str(number)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 node`, `3 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def span(first: int | None, last: int | None) -> str:

@@ -56,13 +56,15 @@ class RealListener:
     def __init__(
         self,
         sockets: list[socket.socket],
-        accept: Accept,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        accept: Accept | None,
         context: ssl.SSLContext | None,
         refused: Refused | None,
     ) -> None:
         self.starved = 0
         self._loop = asyncio.get_running_loop()
         self._sockets = sockets
+        self._protocol = protocol
         self._accept = accept
         self._context = context
         self._refused = refused
@@ -125,7 +127,7 @@ class RealListener:
         peer = "unknown"
         try:
             peer = address_text(accepted.getpeername())
-            connection = RealConnection()
+            connection = self._protocol()  # uvloop returns another where there is TLS
             transport, _ = await self._loop.connect_accepted_socket(
                 lambda: connection,
                 accepted,
@@ -145,7 +147,9 @@ class RealListener:
             task = asyncio.current_task()
             assert task is not None
             self._handshakes.pop(task, None)
-        await self._accept(connection)
+        if self._accept is not None:
+            assert isinstance(connection, RealConnection)
+            await self._accept(connection)
 
 
 class RealNetwork:
@@ -159,23 +163,15 @@ class RealNetwork:
         refused: Refused | None = None,
     ) -> RealListener:
         """Bind every address that the name stands for, and serve."""
-        host, port = _split_address(address)
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        sockets: list[socket.socket] = []
-        try:
-            for family, kind, protocol, _, place in dict.fromkeys(found):
-                where: tuple[object, ...] = place
-                if sockets and not port:  # one port for all
-                    where = (place[0], sockets[0].getsockname()[1], *place[2:])
-                sockets += _bound(family, kind, protocol, where, is_needed=not sockets)
-        except OSError:
-            for each in sockets:
-                each.close()
-            raise
-        return RealListener(sockets, accept, _real(tls).server if tls else None, refused)
+        sockets, context = await _listening(address), _real(tls).server if tls else None
+        return RealListener(sockets, RealConnection, accept, context, refused)
+
+    async def serve(
+        self, address: str, protocol: Callable[[], asyncio.Protocol], tls: TLS | None
+    ) -> RealListener:
+        """Bind as above, and leave connections to their protocols."""
+        sockets, context = await _listening(address), _real(tls).server if tls else None
+        return RealListener(sockets, protocol, None, context, None)
 
     async def connect(self, address: str, tls: TLS | None) -> RealConnection:
         """Resolve and connect."""
@@ -194,6 +190,27 @@ class RealNetwork:
             raise explain(error) from error
         _set_options(transport)
         return connection
+
+
+async def _listening(address: str) -> list[socket.socket]:
+    """Return listening sockets, one for each address that the name stands for."""
+    host, port = _split_address(address)
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, place in dict.fromkeys(found):
+            where: tuple[object, ...] = place
+            if sockets and not port:  # one port for all
+                where = (place[0], sockets[0].getsockname()[1], *place[2:])
+            sockets += _bound(family, kind, protocol, where, is_needed=not sockets)
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
 
 
 def _set_options(transport: asyncio.BaseTransport) -> None:

@@ -1,3 +1,4 @@
+from raftbatch.v1 import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -100,20 +101,22 @@ class WindowStatus(_message.Message):
     def __init__(self, opened_ms: _Optional[int] = ..., first_index: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., requests: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class ExecutorStatus(_message.Message):
-    __slots__ = ("executor", "incarnation", "slots", "held", "draining", "suspended")
+    __slots__ = ("executor", "incarnation", "slots", "held", "draining", "suspended", "load")
     EXECUTOR_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     executor: str
     incarnation: int
     slots: int
     held: int
     draining: bool
     suspended: bool
-    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., slots: _Optional[int] = ..., held: _Optional[int] = ..., draining: bool = ..., suspended: bool = ...) -> None: ...
+    load: _load_pb2.ExecutorLoad
+    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., slots: _Optional[int] = ..., held: _Optional[int] = ..., draining: bool = ..., suspended: bool = ..., load: _Optional[_Union[_load_pb2.ExecutorLoad, _Mapping]] = ...) -> None: ...
 
 class ModelStatus(_message.Message):
     __slots__ = ("name", "version", "requests", "executors", "deleting")
@@ -250,3 +253,167 @@ class TransferReply(_message.Message):
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     def __init__(self, node_id: _Optional[str] = ...) -> None: ...
+
+class EntriesRequest(_message.Message):
+    __slots__ = ("first", "last", "follow", "payloads", "newest")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    follow: bool
+    payloads: bool
+    newest: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., follow: bool = ..., payloads: bool = ..., newest: _Optional[int] = ...) -> None: ...
+
+class EntriesReply(_message.Message):
+    __slots__ = ("span", "entries")
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    span: LogSpan
+    entries: _containers.RepeatedCompositeFieldContainer[LogEntry]
+    def __init__(self, span: _Optional[_Union[LogSpan, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[LogEntry, _Mapping]]] = ...) -> None: ...
+
+class LogSpan(_message.Message):
+    __slots__ = ("node_id", "first", "applied")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    first: int
+    applied: int
+    def __init__(self, node_id: _Optional[str] = ..., first: _Optional[int] = ..., applied: _Optional[int] = ...) -> None: ...
+
+class LogEntry(_message.Message):
+    __slots__ = ("index", "term", "size", "data", "more", "membership")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    term: int
+    size: int
+    data: bytes
+    more: bool
+    membership: str
+    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., size: _Optional[int] = ..., data: _Optional[bytes] = ..., more: bool = ..., membership: _Optional[str] = ...) -> None: ...
+
+class RequestRequest(_message.Message):
+    __slots__ = ("tenant", "request_id")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    request_id: str
+    def __init__(self, tenant: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class RequestReply(_message.Message):
+    __slots__ = ("applied", "at_ms", "number", "index", "admitted_ms", "deadline_ms", "model", "version", "rows", "size", "batch", "outcome", "quarantined")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_MS_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    applied: int
+    at_ms: int
+    number: int
+    index: int
+    admitted_ms: int
+    deadline_ms: int
+    model: str
+    version: str
+    rows: int
+    size: int
+    batch: int
+    outcome: KnownOutcome
+    quarantined: bool
+    def __init__(self, applied: _Optional[int] = ..., at_ms: _Optional[int] = ..., number: _Optional[int] = ..., index: _Optional[int] = ..., admitted_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., size: _Optional[int] = ..., batch: _Optional[int] = ..., outcome: _Optional[_Union[KnownOutcome, _Mapping]] = ..., quarantined: bool = ...) -> None: ...
+
+class KnownOutcome(_message.Message):
+    __slots__ = ("kind", "code", "message", "result_bytes", "index", "at_ms", "kept", "batch", "attempt", "fence", "executor", "infer_ns")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RESULT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_FIELD_NUMBER: _ClassVar[int]
+    INFER_NS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    code: str
+    message: str
+    result_bytes: int
+    index: int
+    at_ms: int
+    kept: bool
+    batch: int
+    attempt: int
+    fence: int
+    executor: str
+    infer_ns: int
+    def __init__(self, kind: _Optional[str] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., result_bytes: _Optional[int] = ..., index: _Optional[int] = ..., at_ms: _Optional[int] = ..., kept: bool = ..., batch: _Optional[int] = ..., attempt: _Optional[int] = ..., fence: _Optional[int] = ..., executor: _Optional[str] = ..., infer_ns: _Optional[int] = ...) -> None: ...
+
+class BatchRequest(_message.Message):
+    __slots__ = ("batch",)
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    batch: int
+    def __init__(self, batch: _Optional[int] = ...) -> None: ...
+
+class BatchReply(_message.Message):
+    __slots__ = ("applied", "at_ms", "batch", "root", "model", "version", "reason", "sealed_ms", "requests", "rows", "members", "assigned", "failed", "executor", "fence")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SEALED_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    applied: int
+    at_ms: int
+    batch: int
+    root: int
+    model: str
+    version: str
+    reason: str
+    sealed_ms: int
+    requests: int
+    rows: int
+    members: _containers.RepeatedCompositeFieldContainer[BatchMember]
+    assigned: int
+    failed: int
+    executor: str
+    fence: int
+    def __init__(self, applied: _Optional[int] = ..., at_ms: _Optional[int] = ..., batch: _Optional[int] = ..., root: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., reason: _Optional[str] = ..., sealed_ms: _Optional[int] = ..., requests: _Optional[int] = ..., rows: _Optional[int] = ..., members: _Optional[_Iterable[_Union[BatchMember, _Mapping]]] = ..., assigned: _Optional[int] = ..., failed: _Optional[int] = ..., executor: _Optional[str] = ..., fence: _Optional[int] = ...) -> None: ...
+
+class BatchMember(_message.Message):
+    __slots__ = ("number", "tenant", "request_id")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    tenant: str
+    request_id: str
+    def __init__(self, number: _Optional[int] = ..., tenant: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...

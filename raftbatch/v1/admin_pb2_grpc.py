@@ -69,6 +69,21 @@ class AdminStub(object):
                 request_serializer=raftbatch_dot_v1_dot_admin__pb2.TransferRequest.SerializeToString,
                 response_deserializer=raftbatch_dot_v1_dot_admin__pb2.TransferReply.FromString,
                 _registered_method=True)
+        self.Entries = channel.unary_stream(
+                '/raftbatch.v1.Admin/Entries',
+                request_serializer=raftbatch_dot_v1_dot_admin__pb2.EntriesRequest.SerializeToString,
+                response_deserializer=raftbatch_dot_v1_dot_admin__pb2.EntriesReply.FromString,
+                _registered_method=True)
+        self.Request = channel.unary_unary(
+                '/raftbatch.v1.Admin/Request',
+                request_serializer=raftbatch_dot_v1_dot_admin__pb2.RequestRequest.SerializeToString,
+                response_deserializer=raftbatch_dot_v1_dot_admin__pb2.RequestReply.FromString,
+                _registered_method=True)
+        self.Batch = channel.unary_unary(
+                '/raftbatch.v1.Admin/Batch',
+                request_serializer=raftbatch_dot_v1_dot_admin__pb2.BatchRequest.SerializeToString,
+                response_deserializer=raftbatch_dot_v1_dot_admin__pb2.BatchReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -125,6 +140,31 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Entries(self, request, context):
+        """The log, as far as this node has applied it: entries in order, each once. Any node may be
+        asked; what it keeps of the past is its own. An index below that is `compacted`, and the error
+        names the first that is there. A reader that is slow is waited for; one that is overtaken by what
+        the node lets go of ends with `compacted` too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Request(self, request, context):
+        """What this node knows of one request, by what it has applied; for when the log that tells its
+        story is there no more. `unknown_request`: nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Batch(self, request, context):
+        """What this node knows of a batch that is not done with. `unknown_request`: nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -162,6 +202,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Transfer,
                     request_deserializer=raftbatch_dot_v1_dot_admin__pb2.TransferRequest.FromString,
                     response_serializer=raftbatch_dot_v1_dot_admin__pb2.TransferReply.SerializeToString,
+            ),
+            'Entries': grpc.unary_stream_rpc_method_handler(
+                    servicer.Entries,
+                    request_deserializer=raftbatch_dot_v1_dot_admin__pb2.EntriesRequest.FromString,
+                    response_serializer=raftbatch_dot_v1_dot_admin__pb2.EntriesReply.SerializeToString,
+            ),
+            'Request': grpc.unary_unary_rpc_method_handler(
+                    servicer.Request,
+                    request_deserializer=raftbatch_dot_v1_dot_admin__pb2.RequestRequest.FromString,
+                    response_serializer=raftbatch_dot_v1_dot_admin__pb2.RequestReply.SerializeToString,
+            ),
+            'Batch': grpc.unary_unary_rpc_method_handler(
+                    servicer.Batch,
+                    request_deserializer=raftbatch_dot_v1_dot_admin__pb2.BatchRequest.FromString,
+                    response_serializer=raftbatch_dot_v1_dot_admin__pb2.BatchReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -353,6 +408,87 @@ class Admin(object):
             '/raftbatch.v1.Admin/Transfer',
             raftbatch_dot_v1_dot_admin__pb2.TransferRequest.SerializeToString,
             raftbatch_dot_v1_dot_admin__pb2.TransferReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Entries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/raftbatch.v1.Admin/Entries',
+            raftbatch_dot_v1_dot_admin__pb2.EntriesRequest.SerializeToString,
+            raftbatch_dot_v1_dot_admin__pb2.EntriesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Request(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftbatch.v1.Admin/Request',
+            raftbatch_dot_v1_dot_admin__pb2.RequestRequest.SerializeToString,
+            raftbatch_dot_v1_dot_admin__pb2.RequestReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Batch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftbatch.v1.Admin/Batch',
+            raftbatch_dot_v1_dot_admin__pb2.BatchRequest.SerializeToString,
+            raftbatch_dot_v1_dot_admin__pb2.BatchReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,4 +1,5 @@
 from raftbatch.v1 import error_pb2 as _error_pb2
+from raftbatch.v1 import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -309,16 +310,18 @@ class Probe(_message.Message):
     def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., succeeded: bool = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor", "incarnation", "tailed_index", "holdings")
+    __slots__ = ("executor", "incarnation", "tailed_index", "holdings", "load")
     EXECUTOR_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     TAILED_INDEX_FIELD_NUMBER: _ClassVar[int]
     HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     executor: str
     incarnation: int
     tailed_index: int
     holdings: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., tailed_index: _Optional[int] = ..., holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    load: _load_pb2.ExecutorLoad
+    def __init__(self, executor: _Optional[str] = ..., incarnation: _Optional[int] = ..., tailed_index: _Optional[int] = ..., holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., load: _Optional[_Union[_load_pb2.ExecutorLoad, _Mapping]] = ...) -> None: ...
 
 class Holding(_message.Message):
     __slots__ = ("batch", "fence", "running")

@@ -51,12 +51,13 @@ class ServedCluster:
         address: of the machine that the nodes are on.
         credentials: of this client, where the settings ask for TLS.
         replica: what the nodes replicate, `opaque` entries or what the `scheduler` makes of them.
+        serves_http: whether the nodes have HTTP ports.
 
     Attributes:
         file: the configuration file.
         processes: the last one of each node.
         programs: what a node is started with, where that is not `raftbatch`.
-        peers, clients: addresses, by node.
+        peers, clients, https: addresses, by node; the last of HTTP.
     """
 
     def __init__(
@@ -67,15 +68,17 @@ class ServedCluster:
         address: str = "127.0.0.1",
         credentials: grpc.ChannelCredentials | None = None,
         replica: str = "opaque",
+        serves_http: bool = False,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.file = str(folder / "cluster.toml")
         self.processes: dict[str, Process] = {}
         self.programs: dict[str, Sequence[str]] = {}
-        ports = free_ports(2 * len(nodes), address)
+        ports = free_ports(3 * len(nodes), address)
         self.peers = {node: f"{address}:{ports.pop()}" for node in nodes}
         self.clients = {node: f"{address}:{ports.pop()}" for node in nodes}
+        self.https = {node: f"{address}:{ports.pop()}" for node in nodes if serves_http}
         self.settings = settings
         self.replica = replica
         self._credentials = credentials
@@ -107,6 +110,8 @@ class ServedCluster:
             tables.append(
                 f'[nodes.{node}]\npeer = "{self.peers[node]}"\nclient = "{self.clients[node]}"\n'
             )
+            if node in self.https:
+                tables.append(f'http = "{self.https[node]}"\n')
         text = "\n".join([*tables, STORAGE, self.settings])
         Path(path).write_text(text, encoding="utf-8")
 

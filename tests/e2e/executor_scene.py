@@ -162,12 +162,19 @@ def is_gone(pid: int) -> bool:
 
 
 def run(
-    folder: Path, test: Test, nodes: tuple[str, ...] = ("n1",), timeout_us: int = 30_000_000
+    folder: Path,
+    test: Test,
+    nodes: tuple[str, ...] = ("n1",),
+    timeout_us: int = 30_000_000,
+    *,
+    serves_http: bool = False,
 ) -> None:
     """Run a test against nodes that serve."""
     settings = SETTINGS.format(timeout_us=timeout_us)
     (folder / "shout.py").write_text(MODEL, encoding="utf-8")
-    with ServedCluster(folder, nodes, settings, replica="scheduler") as served:
+    with ServedCluster(
+        folder, nodes, settings, replica="scheduler", serves_http=serves_http
+    ) as served:
         served.start_all("--bootstrap")
         served.leader()
 

@@ -16,7 +16,9 @@ FLOORS: dict[str, set[str]] = {
     # F0, the shared words; the SDK and the command line stand above them and know nothing else.
     "raftbatch": set(),
     "raftbatch.client": _WORDS,
-    "raftbatch.cli": _WORDS | {"raftbatch.client"},
+    "raftbatch.local": _WORDS,
+    "raftbatch.local.child": {"raftbatch.cli"},
+    "raftbatch.cli": _WORDS | {"raftbatch.client", "raftbatch.local"},
     "raftbatch.__main__": {"raftbatch.cli"},
     # F1 and F2 do not know each other: the machine never hears of Raft, Raft carries bytes only.
     "coordinator.core": _WORDS,
@@ -34,8 +36,10 @@ FLOORS: dict[str, set[str]] = {
 DEFERRED = {
     "raftbatch.cli.config": "checks what only a coordinator reads",
     "raftbatch.cli.executor": "runs an executor",
+    "raftbatch.cli.models": "runs a model",
     "raftbatch.cli.log": "dumps the files of a coordinator",
     "raftbatch.cli.serve": "runs a coordinator",
+    "raftbatch.cli.source": "reads the files of a coordinator",
 }
 
 # Modules of others that only one floor of ours may import.

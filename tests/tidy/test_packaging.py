@@ -6,6 +6,8 @@ import sys
 import venv
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from signal import SIGINT
+from threading import Timer
 from zipfile import ZipFile
 
 import pytest
@@ -13,6 +15,9 @@ import pytest
 from tests.tidy.tree import PRODUCT, ROOT, expect_none
 
 pytestmark = pytest.mark.slow
+
+DATA = ("raftbatch/local/cluster.toml",)
+"""What is no module, and goes with them: the configuration that `raftbatch up` begins with."""
 
 # Runs in the empty environment, away from the repository: imports all, and tells who owns what.
 _PROBE = """
@@ -40,6 +45,7 @@ def check_contents(names: Collection[str]) -> list[str]:
         for name in ("__init__.py", "py.typed")
         if f"{top}/{name}" not in names
     ]
+    complaints += [f"{name}: missing from the wheel" for name in DATA if name not in names]
     if not any(name.endswith("licenses/LICENSE") for name in names):
         complaints.append("LICENSE: missing from the wheel")
     return complaints
@@ -95,20 +101,47 @@ def test_wheel_imports_whole_without_torch_and_shadows_nothing(
     expect_none(check_owners(json.loads(run.stdout)))
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_wheel_brings_a_command_that_starts(scripts: Path, tmp_path: Path, option: str) -> None:
-    command = [str(scripts / "raftbatch"), option]
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["up", "--help"]])
+def test_wheel_brings_a_command_that_starts(
+    scripts: Path, tmp_path: Path, words: list[str]
+) -> None:
+    command = [str(scripts / "raftbatch"), *words]
     run = subprocess.run(command, cwd=tmp_path, check=True, timeout=60, capture_output=True)
     assert b"raftbatch" in run.stdout
     assert run.stderr == b""
 
 
+def test_wheel_brings_a_cluster_that_starts_in_an_empty_folder(
+    scripts: Path, tmp_path: Path
+) -> None:
+    # Without executors, whose models need more than the wheel brings.
+    command = [str(scripts / "raftbatch"), "up", "--nodes", "1", "--executors", "0", "--json"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as up:
+        assert up.stdout is not None
+        assert up.stderr is not None
+        limit = Timer(60, up.kill)
+        limit.start()
+        try:
+            for line in up.stdout:
+                if json.loads(line)["event"] == "cluster.ready":
+                    up.send_signal(SIGINT)
+            assert up.stderr.read() == ""
+        finally:
+            limit.cancel()
+            up.kill()
+    assert up.returncode == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["raftbatch-data"]
+
+
 def test_contents_fire_on_too_much_and_too_little() -> None:
     whole = {f"{top}/{name}" for top in PRODUCT for name in ("__init__.py", "py.typed")}
-    whole.add("raftbatch-1.dist-info/licenses/LICENSE")
+    whole |= {"raftbatch-1.dist-info/licenses/LICENSE", *DATA}
     assert check_contents(whole) == []
     assert len(check_contents(whole | {"chaos/__init__.py"})) == 1
     assert len(check_contents(whole - {"executor/py.typed"})) == 1
+    assert len(check_contents(whole - set(DATA))) == 1
     assert len(check_contents({name for name in whole if "LICENSE" not in name})) == 1
 
 

@@ -187,6 +187,11 @@ class MemoryNetwork:
         self.listening[address] = (accept, tls)
         return MemoryListener(self, address)
 
+    async def serve(
+        self, address: str, protocol: Callable[[], asyncio.Protocol], tls: TLS | None
+    ) -> MemoryListener:
+        raise AssertionError("no library's protocol is served here")
+
     async def connect(self, address: str, tls: TLS | None) -> MemoryConnection:
         loop = asyncio.get_running_loop()
         self.dials.append((address, loop.time()))

@@ -237,6 +237,23 @@ def test_refusals_of_apply_are_told_with_their_reasons(loop: VirtualLoop) -> Non
     assert error.retry_after_ms == 1000
 
 
+def test_refused_requests_are_counted_by_their_errors(loop: VirtualLoop) -> None:
+    node = Asked(loop, policy=Policy(tenant_requests_waiting_max=1))
+    node.submits(submission("a"), submission("b"), submission(""), submission("c", model="x"))
+    node.submits(submission("a"), submission("a", payload=b"other"))
+    task = node.asks(node.api.submit([submission("d", tenant="u")]))
+    node.leader.depose()
+    loop.run_until_complete(task)
+    node.submits(submission("e"))
+    assert node.api.refused == {
+        "quota_exceeded": 1,
+        "invalid_request": 1,
+        "unknown_model": 1,
+        "request_id_conflict": 1,
+        "not_leader": 2,
+    }
+
+
 def test_leader_that_leads_no_more_is_told_of_by_its_name(loop: VirtualLoop) -> None:
     node = Asked(loop)
     task = node.asks(node.api.submit([submission("a"), submission("b")]))

@@ -11,6 +11,7 @@ from chaos.worlds.loop import VirtualLoop
 from coordinator.api import Report
 from coordinator.core.watch import Holding
 from coordinator.feed import FeedConfig
+from coordinator.loads import Load
 from raftbatch import records as r
 from raftbatch.errors import (
     Draining,
@@ -196,6 +197,23 @@ def test_heartbeats_go_to_the_leader(loop: VirtualLoop) -> None:
     node.api.close()
     with pytest.raises(Draining):
         node.api.heartbeat("gpu-1", 3, 9, holdings)
+
+
+def test_load_is_that_of_heartbeats_that_the_leader_took(loop: VirtualLoop) -> None:
+    async def beat(incarnation: int, load: Load | None) -> dict[str, Load]:
+        try:
+            node.api.heartbeat("gpu-1", incarnation, 9, (), load)
+        except NotLeader:
+            pass
+        return node.api.loads.of(node.state.executors)
+
+    node = Asked(loop)
+    incarnation, load = _incarnation(node), Load(1, 2, 3, 4, 5)
+    assert loop.run_until_complete(beat(incarnation, None)) == {}
+    assert loop.run_until_complete(beat(incarnation, load)) == {"gpu-1": load}
+    assert loop.run_until_complete(beat(incarnation, None)) == {"gpu-1": load}
+    node.leader.depose()
+    assert loop.run_until_complete(beat(incarnation, Load(0, 0, 0, 0, 0))) == {"gpu-1": load}
 
 
 def test_tail_is_the_feeds(loop: VirtualLoop) -> None:

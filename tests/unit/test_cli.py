@@ -28,12 +28,13 @@ def test_cli_prints_its_version(cli: CliRunner) -> None:
 def test_cli_lists_its_commands(cli: CliRunner) -> None:
     result = cli.invoke(app, ["--help"])
     assert result.exit_code == 0
-    for command in ("serve", "status", "infer", "submit", "result", "cancel", "transfer", "config"):
+    for command in ("up", "serve", "status", "infer", "submit", "result", "cancel", "transfer"):
         assert f" {command} " in result.output
 
 
 @pytest.mark.parametrize(
-    "command", [["serve"], ["status"], ["infer"], ["submit"], ["transfer"], ["members", "remove"]]
+    "command",
+    [["up"], ["serve"], ["status"], ["infer"], ["submit"], ["transfer"], ["members", "remove"]],
 )
 def test_cli_help_says_what_the_exit_status_means(cli: CliRunner, command: list[str]) -> None:
     result = cli.invoke(app, [*command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})

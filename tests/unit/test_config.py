@@ -90,6 +90,16 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
     )
 
 
+def test_config_has_a_port_for_http_where_one_is_named(tmp_path: Path) -> None:
+    assert load_node(FILES, write(tmp_path, GOOD), "n1").addresses.http == ""
+    one = GOOD + 'http = "127.0.0.1:8010"\n'
+    found = load_node(FILES, write(tmp_path, one), "n2").addresses
+    assert (found.http, found.http_listen) == ("127.0.0.1:8010", "127.0.0.1:8010")
+    text = GOOD + 'http = "b.example:8010"\nhttp_listen = "0.0.0.0:8010"\n' + TLS
+    found = load_node(FILES, write(tmp_path, text), "n2").addresses
+    assert (found.http, found.http_listen) == ("b.example:8010", "0.0.0.0:8010")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -124,6 +134,12 @@ def test_config_lets_a_node_have_its_own_directory_and_listen_elsewhere(tmp_path
         ('"127.0.0.1:8003"', '"127.0.0.1:0"', "is not of the form host:port"),
         ('"127.0.0.1:8003"', '"0.0.0.0:8003"', "nodes.n1.peer is 0.0.0.0:8003, which nobody can"),
         ('"127.0.0.1:8003"', '"10.0.0.1:8003"', "nodes.n1.peer is 10.0.0.1:8003, which other mach"),
+        ("", 'http = "127.0.0.1:8013"', "nodes.n2.http is 127.0.0.1:8013, as nodes.n2.peer is"),
+        ("", 'http = "10.0.0.1:8000"', "nodes.n2.http is 10.0.0.1:8000, which other machines"),
+        ("", 'http = "0.0.0.0:8000"', "write that as http_listen"),
+        ("", 'http_listen = "127.0.0.1:8000"', "nodes.n2.http_listen is given, but not http"),
+        ("", "http = 8000", "nodes.n2.http is 8000, which is no text"),
+        ("", "[server]\nhttp_connections_max = 0", "http_connections_max = 0 is less than 1"),
         ("[nodes.n2]", "[nodes.'-']", "nodes.- is no name of a node"),
         ("", "[[storage]]\nx = 1", "storage is [{'x': 1}], which is no table"),
         ("[cluster]", "[cluster", "at line 2"),

@@ -84,6 +84,15 @@ def test_append_commits_only_what_was_compared() -> None:
     assert shared.commit == 2, "it never falls"
 
 
+def test_word_of_the_leaders_commit_is_remembered_for_its_term_and_commits_nothing() -> None:
+    shared, appending = follower(FakeLog(1, 1), term=2)
+    appending.on_append_entries(append(2, (2, 1), commit=9))
+    appending.on_append_entries(append(2, (2, 1), commit=5))
+    assert (appending.heard, shared.commit) == (9, 2)
+    appending.reset()
+    assert appending.heard == 0
+
+
 def test_append_is_acknowledged_when_durable_and_again_then() -> None:
     log = FakeLog(1)
     shared, appending = follower(log, term=1)

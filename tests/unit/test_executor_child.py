@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from executor.children import Child, RealChildren
+from executor.core.values import Answer, DeviceMemory, Outcome
 from executor.frames import Batch, Broken, Failed, Load, Ran, Up, Warm, Warmed, decode, encode
 from raftbatch import tensors
 from tests.tidy.tree import ROOT
@@ -138,3 +140,9 @@ def test_frames_are_read_as_they_were_written(frame: Any) -> None:
     found = decode(data[4:])
     assert type(found) is type(frame)
     assert encode(found) == data
+
+
+def test_memory_of_a_device_travels_with_the_run() -> None:
+    outcome = Outcome((Answer(b"x"),), 1, 2, 3, (4,), b"f", DeviceMemory("cuda:1", 5, 6))
+    for each in (outcome, replace(outcome, memory=None)):
+        assert decode(encode(Ran(7, each))[4:]) == Ran(7, each)

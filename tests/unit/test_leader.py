@@ -49,6 +49,24 @@ def test_request_goes_its_way(loop: VirtualLoop) -> None:
     scene.check()
 
 
+def test_time_from_append_to_apply_is_measured_for_what_was_applied(loop: VirtualLoop) -> None:
+    scene = Scene(loop)
+    scene.begin(put(), join())
+    before = scene.leader.commit_ns.count, scene.leader.commit_ns.total
+    scene.admit("a")
+    scene.turn()
+    loop.run_for(0.002)
+    scene.apply(1)
+    found = scene.leader.commit_ns
+    assert (found.count, found.total - before[1]) == (before[0] + 1, 2_000_000)
+    scene.admit("b")
+    scene.turn()
+    scene.depose()
+    scene.lose(len(scene.log.entries))
+    scene.apply()
+    assert found.count == before[0] + 1, "it was never committed"
+
+
 def test_burst_in_one_turn_is_one_entry(loop: VirtualLoop) -> None:
     scene = Scene(loop)
     scene.begin(put())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.core.state import State
 from coordinator.overview import SHOWN_MAX, ExecutorState, ModelState, overview
 from raftbatch import records as r
-from raftbatch.cli.status import _print_scheduler, window_id
+from raftbatch.cli.status import print_scheduler, scheduler_notes, window_id
 from raftbatch.v1 import admin_pb2
 from tests.unit.core.tables import KEY, Core
 
@@ -64,13 +64,14 @@ def test_status_says_loudly_that_nobody_runs_a_model() -> None:
         models_total=1,
         models=[admin_pb2.ModelStatus(name="m", version="1", requests=3)],
     )
-    notes = _print_scheduler(held, lambda line, _: lines.append(line))
+    print_scheduler(held, lambda line, _: lines.append(line))
+    notes = scheduler_notes(held)
     text = "\n".join(lines)
     assert "1970-01-01T00:00:00.005Z/7" in text
     assert "no executor" in text
     assert "suspended" in text
     assert notes == [
-        "3 requests for m/1 wait: no executor has it ready",
-        "1 more windows are not shown",
-        "2 requests are in quarantine",
+        ("3 requests for m/1 wait: no executor has it ready", "bold red"),
+        ("1 more windows are not shown", "yellow"),
+        ("2 requests are in quarantine", "yellow"),
     ]

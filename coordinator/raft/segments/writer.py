@@ -40,6 +40,7 @@ from coordinator.raft.segments.layout import (
     segment_name,
 )
 from coordinator.raft.segments.mark import MARK_BYTES, MARK_NAME, Mark, encode_mark
+from coordinator.raft.spread import durations
 from raftbatch.ids import Identity, NodeId
 from raftbatch.world import Buffer, File, Files, World, join
 
@@ -115,6 +116,19 @@ class Report(NamedTuple):
     stalled: str | None
 
 
+class Disk:
+    """What the writing thread has seen of its disk; others read it.
+
+    Attributes:
+        sync_ns: how long syncs took, the writing before them not counted.
+        space_left: bytes, as of the last group.
+    """
+
+    def __init__(self) -> None:
+        self.sync_ns = durations()
+        self.space_left = 0
+
+
 class SegmentWriter:
     """Writes groups of records; one owner, one thread at a time.
 
@@ -126,6 +140,9 @@ class SegmentWriter:
         segment: the segment's file, open for writing.
         mark: open for writing.
         anchoring: having seen the records before.
+
+    Attributes:
+        disk: what it sees of the disk.
     """
 
     def __init__(
@@ -138,6 +155,7 @@ class SegmentWriter:
         mark: Mark,
         anchoring: Anchoring,
     ) -> None:
+        self.disk = Disk()
         self._world = world
         self._files = world.files
         self._directory = directory
@@ -177,6 +195,7 @@ class SegmentWriter:
             stalled = str(error)
         with disk_errors(f"reading the space left at {self._directory}"):
             space_left = self._files.space_left(self._directory)
+        self.disk.space_left = space_left
         return Report(self._cursor.lsn, ends[done], events, space_left, stalled)
 
     def close(self) -> None:
@@ -192,8 +211,11 @@ class SegmentWriter:
         path = self.path
         with disk_errors(f"writing {path} at offset {start}", retryable=True):
             self._segment.write_at(start, buffers)
+        clock = self._world.clock
+        begun_ns = clock.monotonic_ns()
         with disk_errors(f"syncing {path}"):
             self._segment.datasync()
+        self.disk.sync_ns.add(clock.monotonic_ns() - begun_ns)
         events: list[Event] = []
         start -= ends[0]
         due = anchoring.due(seq)

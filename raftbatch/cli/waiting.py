@@ -1,0 +1,63 @@
+"""Why a request that waits may wait for long: nobody can run its model.
+
+What lives here: that question, asked beside the request after some seconds, and its answer in
+a line on standard error. What must never live here: the request. Called by: `raftbatch infer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from raftbatch.cli.calls import Cluster
+from raftbatch.cli.status import newest, statuses
+from raftbatch.cli.text import printable
+
+if TYPE_CHECKING:
+    from raftbatch.v1.admin_pb2 import SchedulerStatus
+
+AFTER_S = 3.0
+"""Far longer than a window and a run take where somebody runs the model."""
+
+_STATUS_S = 2.0
+
+
+async def say_if_nobody_runs(
+    cluster: Cluster,
+    model: str,
+    version: str,
+    after_s: float = AFTER_S,
+    say: Callable[[str], None] = lambda text: typer.echo(text, err=True),
+) -> None:
+    """Wait, then say so if no executor has a model ready; to be cancelled once there is an answer.
+
+    Args:
+        cluster: whom to ask.
+        model: its name.
+        version: of it; empty: the newest.
+        after_s: how long to wait.
+        say: told the line.
+    """
+    await asyncio.sleep(after_s)
+    held = newest(await statuses(cluster, _STATUS_S))
+    if held is not None and (text := why_nobody(held.scheduler, model, version)):
+        say(printable(text))
+
+
+def why_nobody(held: SchedulerStatus, model: str, version: str) -> str:
+    """Return that no executor has a model ready; empty: one has, or that cannot be known."""
+    found = [each for each in held.models if each.name == model and version in ("", each.version)]
+    if not found or any(each.executors for each in found):
+        return ""
+    name = f"{model}/{version}" if version else model
+    if not held.executors_total:
+        there = "there is no executor at all"
+    else:
+        there = f"the cluster has {held.executors_total} executors, without it"
+    return (
+        f"no executor has model {name} ready ({there}): the request waits, until its deadline if "
+        "it has one. Start one with `raftbatch executor`, or look at `raftbatch status`"
+    )

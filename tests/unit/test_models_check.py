@@ -1,0 +1,181 @@
+"""`raftbatch models check` runs a model on sample input, and names what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from executor import samples
+from executor.collate import DTYPES, Form, stack
+from executor.model import Tensor
+from raftbatch.cli.main import app
+
+MODEL = """
+import json
+import numpy as np
+from executor.model import ItemError, Tensor
+
+class Good:
+    inputs = [Tensor("x", "FP32", (-1,), buckets=(4, 8))]
+    outputs = [Tensor("y", "FP32", (-1,), like="x"), Tensor("n", "INT64")]
+
+    def load(self, context):
+        print("noise")
+
+    def predict(self, batch):
+        x = batch.inputs["x"]
+        return {"y": x * 2, "n": np.full(batch.rows, x.shape[1])}
+"""
+
+WRONG = """
+class Wrong(Good):
+    def predict(self, batch):
+        x = batch.inputs["x"]
+        {body}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a model's folder is added to it
+
+
+def check(folder: Path, *words: str, model: str = MODEL) -> Result:
+    """Run the command on a file there."""
+    (folder / "mine.py").write_text(model, "utf-8")
+    return CliRunner().invoke(app, ["models", "check", *words], env={"COLUMNS": "200"})
+
+
+def test_good_model_is_run_at_each_size_and_its_tables_are_written(tmp_path: Path) -> None:
+    file = str(tmp_path / "mine.py")
+    told = check(tmp_path, file, "--json")
+    assert told.exit_code == 0, told.output
+    assert told.stderr == "noise\n"
+    found = json.loads(told.stdout)
+    [model] = found["models"]
+    assert (model["name"], model["class"], model["ok"]) == ("mine", "Good", True)
+    runs = [(each["requests"], each["rows"], each["length"]) for each in model["batches"]]
+    assert runs == [(1, 1, 4), (1, 3, 4), (32, 32, 4), (1, 1, 8), (1, 3, 8), (32, 32, 8)]
+    assert [each["padded"] for each in model["batches"]][-1] == [32, 8]
+    assert [each["seen"] for each in model["outputs"]] == [[4], []]
+    tables = tomllib.loads(check(tmp_path, file, "--toml").stdout)
+    assert tables == tomllib.loads(found["toml"])
+    served = tables["models"]["mine"]
+    assert served["executor"] == {"file": file, "class": "Good"}
+    assert served["inputs"] == [{"name": "x", "datatype": "FP32", "dims": [-1], "buckets": [4, 8]}]
+    shown = check(tmp_path, file)
+    assert "takes  x  FP32 [-1], buckets [4, 8]" in shown.stdout
+    assert "[models.mine.executor]" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "where"),
+    [
+        ('return {"y": x}', "bad_output: the output 'n' is missing", ""),
+        ('return {"y": x, "n": x[:, 0]}', "bad_output: 'n' is float32, which is no INT64", ""),
+        ('return {"y": x[:, 0], "n": [1] * len(x)}', "bad_output: 'y' has the shape []", ""),
+        (
+            'return {"y": x, "n": [1]}',
+            "1 request, 3 rows, length 4: bad_output: 'n' has 1 rows",
+            "",
+        ),
+        ("return None", "bad_output: predict gave NoneType", ""),
+        (
+            'return json.loads("{")',
+            "model_failed: JSONDecodeError: Expecting",
+            'mine.py:20, in predict: return json.loads("{")',
+        ),
+        (
+            'return {"y": x, "n": [ItemError("not this", "odd")] * len(x)}',
+            "odd: it refused all of it: not this",
+            "",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_named(
+    tmp_path: Path, body: str, said: str, where: str
+) -> None:
+    text = MODEL + WRONG.format(body=body)
+    told = check(tmp_path, f"{tmp_path / 'mine.py'}:Wrong", model=text)
+    assert told.exit_code == 1
+    assert said in told.stdout
+    assert where in told.stdout
+    assert "Traceback" not in told.output
+    assert "[models.mine" not in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "status", "said"),
+    [
+        ("def f(:", "mine.py", 1, "mine.py:1: def f(:"),
+        ("import nothing_like_it", "mine.py", 1, "No module named 'nothing_like_it'"),
+        ("x = 1", "mine.py", 1, "has no one class with `predict`, but none"),
+        (MODEL + WRONG.format(body=""), "mine.py", 1, "several: name one of Good, Wrong"),
+        (MODEL, "mine.py:Better", 1, "has no class 'Better', only Good"),
+        (MODEL, "other.py", 2, "there is no such Python file"),
+        (MODEL.replace('print("noise")', '{}["weights"]'), "mine.py", 1, 'load: {}["weights"]'),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(
+    tmp_path: Path, model: str, words: str, status: int, said: str
+) -> None:
+    told = check(tmp_path, str(tmp_path / words), model=model)
+    assert told.exit_code == status
+    assert said in told.output
+    assert "Traceback" not in told.output
+
+
+@pytest.mark.parametrize(
+    "nodes", ["", '[cluster]\nname="a"\n[nodes.n1]\npeer="[::1]:1"\nclient="[::1]:2"\n']
+)
+def test_models_of_a_configuration_are_tried(tmp_path: Path, nodes: str) -> None:
+    config = tmp_path / "mine.toml"
+    table = (
+        '[models.b]\nmax_batch_size = 2\n[models.b.executor]\nfile = "mine.py"\nclass = "Good"\n'
+    )
+    config.write_text(nodes + table + table.replace("models.b", "models.a"), "utf-8")
+    told = check(tmp_path, "--config", str(config), "--json")
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)["models"]
+    assert [each["name"] for each in found] == ["a", "b"]
+    assert [each["rows"] for each in found[0]["batches"]] == [1, 2, 1, 2]
+    told = check(tmp_path, "a", "--config", str(config), "--json")
+    assert [each["name"] for each in json.loads(told.stdout)["models"]] == ["a"]
+    told = check(tmp_path, "c", "--config", str(config))
+    assert (told.exit_code, "there is no model 'c', only a, b" in told.stderr) == (2, True)
+
+
+def test_check_says_what_it_wants(tmp_path: Path) -> None:
+    for words in ([], ["mine.py", "--toml", "--json"], ["--config", str(tmp_path / "none.toml")]):
+        told = check(tmp_path, *words)
+        assert told.exit_code == 2
+        assert told.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("datatype", [*DTYPES, "BYTES"])
+@pytest.mark.parametrize("has_batch_axis", [True, False])
+def test_samples_are_what_is_declared(datatype: str, has_batch_axis: bool) -> None:
+    buckets: dict[str, Any] = {"buckets": (3, 9)}
+    inputs = (
+        Tensor("a", datatype, (2, -1), **(buckets if datatype != "BYTES" else {})),
+        Tensor("b", datatype),
+    )
+    form = Form(inputs, (), has_batch_axis)
+    rows = 4 if has_batch_axis else 1
+    for size in samples.sizes(form):
+        found = stack(form, [samples.payload(form, rows, size)], [rows])
+        assert found.answers == {}
+        assert found.rows == rows
+    assert samples.sizes(form) == ((3, 9) if datatype != "BYTES" else samples.SIZES)
+
+
+def test_samples_are_of_few_sizes() -> None:
+    many = Form((Tensor("a", "INT8", (-1,), buckets=tuple(range(1, 100))),), ())
+    assert samples.sizes(many) == (1, 2, 3, 4, 5, 6, 7, 99)
+    assert samples.sizes(Form((Tensor("a", "INT8", (2,)),), ())) == ()
