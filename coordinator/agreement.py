@@ -18,7 +18,7 @@ What lives here: that. What must never live here: what a digest is made of
 replica, as its first listener; the log, with what members tell. One thread: the
 loop's. Task: the hand-over of a leader that erred.
 
-Source: docs/adr/0008-replicas-compare-digests.md.
+Source: docs/adr/0009-replicas-compare-digests.md.
 """
 
 from __future__ import annotations
