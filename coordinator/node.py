@@ -208,9 +208,8 @@ class Node:
         return "" if self.log is None else self.log.leader or ""
 
     def watch_leader(self, told: Callable[[], None]) -> None:
-        """Call back whenever another leads, from when there is a log on."""
-        if self.log is not None:
-            self.log.watch(told)
+        """Call back whenever another leads. Raises NoLeader; the node has no log yet."""
+        self._opened().watch(told)
 
     # What clients ask.
 
