@@ -89,6 +89,29 @@ def test_deposed_leader_keeps_what_it_has_and_sends_the_rest_on() -> None:
     play(test, 3)
 
 
+def test_tenant_whose_requests_fill_the_node_says_nothing_meanwhile() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+        node.in_flight_max = 4
+        held: list[tuple[FakeSession, pb.SessionRequest]] = []
+
+        async def hold(session: FakeSession, request: pb.SessionRequest) -> bool:
+            held.append((session, request))
+            return True
+
+        node.hook = hold
+        async with AsyncClient(node.address, ClientOptions(tenant="t", forward=True)) as client:
+            asked = asyncio.ensure_future(infer_all(client, 10))
+            await node.came.wait()
+            await client.models()  # a round trip, in which more could come
+            assert [len(request.submissions) for _, request in held] == [4]
+            node.hook = None
+            await held[0][0].answer(held[0][1])
+            await asked
+
+    play(test)
+
+
 def test_client_that_wishes_it_asks_the_node_that_it_knows() -> None:
     """It knows all by then, and goes to another only where that one cannot help."""
 
