@@ -168,6 +168,8 @@ class Node:
         if self.scheduler is not None:
             counts = dataclasses.asdict(self.scheduler.leader.counts)
             found |= {f"leader_{name}": count for name, count in counts.items()}
+            counts = dataclasses.asdict(self.scheduler.agreement.counts)
+            found |= {f"digest_{name}": count for name, count in counts.items()}
         return found
 
     def members(self) -> tuple[MemberState, ...]:
