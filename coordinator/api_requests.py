@@ -22,7 +22,7 @@ from functools import partial
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
 from coordinator.api_names import NamesApi
 from coordinator.core.admission import answer_known
-from coordinator.core.effects import Verdict, Verdicts
+from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Request
 from coordinator.proposer import Admission, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash

@@ -186,10 +186,7 @@ class Node:
         )
 
     def client_address(self, node: str | None) -> str:
-        """Return where clients reach a node: as it says itself, or else as the file has it.
-
-        Empty where nobody knows.
-        """
+        """Return where clients reach a node, by its own word, else by the file; empty: unknown."""
         name = NodeId(node or "")
         told = self.told(name)
         if told is not None and told.client:
