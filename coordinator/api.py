@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from coordinator.api_base import ApiConfig, Leading, Name, Reading
 from coordinator.api_executors import ExecutorsApi, Report
-from coordinator.api_requests import Answer, RequestsApi
+from coordinator.api_requests import RequestsApi
 from coordinator.core.effects import Applied, ModelChanged
+from coordinator.submitting import Answer
 from raftbatch import records as r
 from raftbatch.settings import Model, Policy
 

@@ -22,14 +22,14 @@ from functools import partial
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
 from coordinator.api_names import NamesApi
 from coordinator.core.admission import answer_known
-from coordinator.core.effects import Verdict, Verdicts
+from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Request
-from coordinator.proposer import Admission, Landed, copy_of
+from coordinator.proposer import Admission, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash
+from coordinator.submitting import Answer, Submitting
 from coordinator.waits import Wait
 from raftbatch.errors import (
     InvalidRequest,
-    Invariant,
     NoLeader,
     RaftbatchError,
 )
@@ -39,8 +39,6 @@ _RETRY_AFTER_MS = 1000
 
 _A_TURN = 256
 """Requests of a call that are taken in one turn of the loop: some ten milliseconds."""
-
-Answer = Ticket | RaftbatchError
 
 
 class RequestsApi(NamesApi):
@@ -67,7 +65,7 @@ class RequestsApi(NamesApi):
         if count > self._config.submissions_max:
             most = self._config.submissions_max
             raise InvalidRequest(f"{count} requests at once, at most {most}")
-        call = _Submitting(count, self.refused)
+        call = Submitting(count, self.refused)
         for first in range(0, count, _A_TURN):
             if first:
                 await asyncio.sleep(0)
@@ -81,7 +79,7 @@ class RequestsApi(NamesApi):
         return await call.all_answered()
 
     async def _admit(
-        self, call: _Submitting, fresh: Sequence[tuple[int, Submission, bytes]]
+        self, call: Submitting, fresh: Sequence[tuple[int, Submission, bytes]]
     ) -> None:
         """Hand requests, by place and with their hashes, to the leader, once it is ready."""
         try:
@@ -101,7 +99,7 @@ class RequestsApi(NamesApi):
             except RaftbatchError as error:
                 call.refuse(place, error)
 
-    def _meet(self, call: _Submitting, place: int, submission: Submission) -> bytes | None:
+    def _meet(self, call: Submitting, place: int, submission: Submission) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
         try:
             check(submission)
@@ -289,54 +287,3 @@ def _tell(
 ) -> None:
     if not found.done():
         found.set_result(result)
-
-
-class _Submitting:
-    """One call to submit: the answers that have come, and how many have not.
-
-    Args:
-        count: of its requests.
-        refused: counts those that get an error, by its slug.
-    """
-
-    def __init__(self, count: int, refused: dict[str, int]) -> None:
-        self._refused = refused
-        self._answers: list[Answer | None] = [None] * count
-        self._left = count
-        self._all: asyncio.Future[None] | None = None
-
-    def answer(self, place: int, answer: Answer) -> None:
-        """Answer one."""
-        self._answers[place] = answer
-        self._left -= 1
-        if not self._left and self._all is not None and not self._all.done():
-            self._all.set_result(None)
-
-    def refuse(self, place: int, error: RaftbatchError) -> None:
-        """Answer one by an error."""
-        self._refused[error.slug] = self._refused.get(error.slug, 0) + 1
-        self.answer(place, error)
-
-    def landed(
-        self, place: int, request_id: str, result: Landed | Verdicts | RaftbatchError
-    ) -> None:
-        """Answer one by what became of its Admit."""
-        if isinstance(result, RaftbatchError):
-            self.refuse(place, result)
-            return
-        if isinstance(result, Verdicts):
-            raise Invariant("a request landed in columns")
-        match result.verdict:
-            case Verdict.OK:
-                self.answer(place, Ticket(request_id, result.index))
-            case Verdict.KNOWN | Verdict.ENDED:
-                self.answer(place, Ticket(request_id, result.value))
-            case verdict:
-                self.refuse(place, error_of(verdict, result.message, result.retry_after_ms))
-
-    async def all_answered(self) -> list[Answer]:
-        """Return all, once they are there."""
-        if self._left:
-            self._all = asyncio.get_running_loop().create_future()
-            await self._all
-        return [answer for answer in self._answers if answer is not None]
