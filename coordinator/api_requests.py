@@ -20,15 +20,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
-from coordinator.api_base import ApiBase, Name
+from coordinator.api_names import NamesApi
 from coordinator.core.admission import answer_known
-from coordinator.core.effects import Verdict, Verdicts
+from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Request
 from coordinator.proposer import Admission, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash
 from coordinator.submitting import Answer, Submitting
 from coordinator.waits import Wait
-from raftbatch import records as r
 from raftbatch.errors import (
     InvalidRequest,
     NoLeader,
@@ -42,7 +41,7 @@ _A_TURN = 256
 """Requests of a call that are taken in one turn of the loop: some ten milliseconds."""
 
 
-class RequestsApi(ApiBase):
+class RequestsApi(NamesApi):
     """See the module's docstring."""
 
     @property
@@ -281,72 +280,6 @@ class RequestsApi(ApiBase):
             "ask another node, or again",
             retry_after_ms=_RETRY_AFTER_MS,
         )
-
-    # Many ids at once: one record, and for each id its own answer.
-
-    async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Give requests the outcome `cancelled`, unless they have one.
-
-        Returns:
-            for each: OK, it is cancelled now; ENDED, it has an outcome, perhaps another;
-            UNKNOWN_REQUEST, nobody knows it, and if it comes, it is cancelled; or
-            OutcomeForgotten, Overloaded, QuotaExceeded.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's.
-        """
-        answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
-        return await self._for_each(r.Cancel, names, answers)
-
-    async def acknowledge(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Note that outcomes were read: their bytes go, the ids stay known.
-
-        Returns:
-            for each: OK; or UnknownRequest, or InvalidRequest: it has no outcome yet.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's.
-        """
-        return await self._for_each(r.Acknowledge, names, (Verdict.OK,))
-
-    async def forget(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Purge outcomes, as operators may; else as `acknowledge`."""
-        return await self._for_each(r.Forget, names, (Verdict.OK,))
-
-    async def _for_each(
-        self,
-        kind: type[r.Cancel | r.Acknowledge | r.Forget],
-        names: Sequence[Name],
-        answers: tuple[Verdict, ...],
-    ) -> list[Verdict | RaftbatchError]:
-        """Have one record for all names proposed, and return what was done with each."""
-        if len(names) > self._config.names_max:
-            raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
-        for tenant, request_id in names:
-            check_name("tenant", tenant)
-            check_name("request id", request_id)
-        if not names:
-            return []
-        record = kind(
-            tuple([tenant for tenant, _ in names]), tuple([request_id for _, request_id in names])
-        )
-        landed = await self._propose(record)
-        if not isinstance(landed, Verdicts):
-            raise error_of(landed.verdict, landed.message, landed.retry_after_ms)
-        said = dict(landed.messages)
-        found: list[Verdict | RaftbatchError] = []
-        for place, number in enumerate(landed.verdicts):
-            verdict = Verdict(number)
-            if verdict in answers:
-                found.append(verdict)
-            elif verdict is Verdict.VOID:
-                found.append(InvalidRequest("the request has no outcome yet"))
-            else:
-                message = said.get(place, "")
-                found.append(error_of(verdict, message, landed.retry_after_ms))
-        return found
 
 
 def _tell(

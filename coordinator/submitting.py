@@ -1,6 +1,8 @@
-"""One call that has requests taken in: which of them are answered, and how many are not.
+"""One call to submit: the answers that have come, and how many have not.
 
-What lives here: that. What must never live here: an answer. Called by: `api_requests`.
+What lives here: that, by callbacks, so that a request costs no task. What must never live
+here: whether a request may be (`api_requests`). Called by: `api_requests`. One thread: the
+loop's.
 """
 
 from __future__ import annotations

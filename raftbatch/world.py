@@ -98,7 +98,11 @@ class File(Protocol):
         ...
 
     def uncache(self, offset: int, length: int) -> None:
-        """Say that these bytes, on stable storage, will hardly be read. Never fails."""
+        """Say that these bytes, which are on stable storage, will hardly be read: advice only.
+
+        The system may then use the memory that they take for what is written next.
+        Changes nothing, and never fails.
+        """
         ...
 
     def size(self) -> int:
@@ -225,10 +229,7 @@ class Receiver(Protocol):
         ...
 
     def lost(self, error: OSError | None) -> None:
-        """Take in that the connection has ended: closed by either end (None), or broken.
-
-        Called once, and nothing after it.
-        """
+        """Take in, once and last, that the connection has ended: closed (None), or broken."""
         ...
 
 
