@@ -359,7 +359,7 @@ SCHEDULER = [
     ),
     Mutant(
         "ticket-of-the-second-entry",
-        _NODE + "api_requests",
+        _NODE + "submitting",
         "                self.answer(place, Ticket(request_id, result.value))\n",
         "                self.answer(place, Ticket(request_id, result.index))\n",
         2,
