@@ -362,7 +362,7 @@ SCHEDULER = [
         _NODE + "submitting",
         "                self.answer(place, Ticket(request_id, result.value))\n",
         "                self.answer(place, Ticket(request_id, result.index))\n",
-        2,
+        3,
     ),
     Mutant(
         "cancel-answered-by-its-place-in-another",
