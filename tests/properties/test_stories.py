@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 
 from chaos.suites.scheduler import SchedulerRun
-from coordinator.core import models
 from raftbatch.stories import Stories
 from tests.unit.test_stories_drawn import differs
 
@@ -25,13 +24,6 @@ def run_and_fold(seed: int) -> tuple[SchedulerRun, Stories]:
     for known in run._checker.chain:
         stories.feed(known.index, known.term, known.entry)
     return run, stories
-
-
-@pytest.fixture(autouse=True)
-def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold the core to its bound, as in tests/unit/test_stories_drawn.py."""
-    end_deleted = models.end_deleted
-    monkeypatch.setattr(models, "end_deleted", lambda *given: max(0, end_deleted(*given)))
 
 
 def check(seed: int) -> Stories:

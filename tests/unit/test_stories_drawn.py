@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from coordinator.core import models
 from coordinator.core.state import State
 from raftbatch.codec import decode_entry
 from raftbatch.cut import cut_entry, read_cut
@@ -20,10 +19,8 @@ STEPS = 300
 def differs(stories: Stories, state: State) -> str | None:
     """Return in what the fold and a state differ; None: in nothing that clients could see."""
     by_name: dict[str, Story] = {}
-    for story in [*stories._ledger.cancelled, *stories.requests.values()]:
-        known = by_name.get(f"{story.tenant}\0{story.request_id}")
-        if known is None or story.admitted_index >= known.admitted_index:
-            by_name[f"{story.tenant}\0{story.request_id}"] = story
+    for story in sorted([*stories._ledger.cancelled, *stories.requests.values()], key=_begun):
+        by_name[f"{story.tenant}\0{story.request_id}"] = story  # of an id the newest
     open_requests = {number for number, story in stories.requests.items() if not story.outcome}
     if open_requests != set(state.requests):
         return f"open requests: {open_requests ^ set(state.requests)}"
@@ -57,6 +54,11 @@ def differs(stories: Stories, state: State) -> str | None:
     return differing_totals(stories.counts, state)
 
 
+def _begun(story: Story) -> int:
+    """Return where a story begins: an id that was cancelled before it came was never admitted."""
+    return story.admitted_index or (story.outcome.index if story.outcome is not None else 0)
+
+
 def differing_totals(counts: Counts, state: State) -> str | None:
     """Return in what the totals since the cluster began differ."""
     theirs = state.counters
@@ -76,13 +78,6 @@ def differing_totals(counts: Counts, state: State) -> str | None:
         if ours != total:
             return f"{ours} {what}, of {total}"
     return None
-
-
-@pytest.fixture(autouse=True)
-def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold the core to its bound: a batch of a deleted version may overdraw it."""
-    end_deleted = models.end_deleted
-    monkeypatch.setattr(models, "end_deleted", lambda *given: max(0, end_deleted(*given)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
