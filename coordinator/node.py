@@ -184,10 +184,7 @@ class Node:
         )
 
     def client_address(self, node: str | None) -> str:
-        """Return where clients reach a node: as it says itself, or else as the file has it.
-
-        Empty where nobody knows.
-        """
+        """Return where clients reach a node, by its own word, or else the file's; or nothing."""
         name = NodeId(node or "")
         told = self.told(name)
         if told is not None and told.client:
