@@ -22,13 +22,11 @@ from raftbatch.client import (
     link,
     sync,
 )
-from raftbatch.client.nodes import Nodes
 from raftbatch.errors import (
     InvalidRequest,
     NoLeader,
     OutcomeUnknown,
     PayloadTooLarge,
-    PermissionDenied,
 )
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, FakeSession, infer_all, play
@@ -121,35 +119,6 @@ def test_only_dead_nodes_at_the_start_are_an_error_that_says_so() -> None:
                 AsyncClient(addresses)
 
     play(test, 2)
-
-
-def test_nodes_that_refuse_the_client_are_an_error_at_once_and_it_is_theirs() -> None:
-    async def test(nodes: list[FakeNode]) -> None:
-        for node in nodes:
-            node.refusal = "the certificate of web has no role"
-        async with AsyncClient(nodes[0].address, ClientOptions(connect_timeout_s=60.0)) as client:
-            with pytest.raises(PermissionDenied, match="web has no role"):
-                await client.infer("echo", Payload(b""))
-            with pytest.raises(PermissionDenied, match="web has no role"):
-                await client.connect()
-            nodes[0].refusal = ""
-            await infer_all(client, 3)
-
-    play(test, 2)
-
-
-def test_node_that_does_not_know_an_address_makes_nobody_forget_it() -> None:
-    nodes = Nodes(["a:1"], None)
-    named = [pb.NodeAddress(node_id=f"n{n}", address=f"{host}:1") for n, host in enumerate("abc")]
-    nodes.learned(pb.NodesReply(nodes=named))
-    assert nodes.addresses == ["a:1", "b:1", "c:1"]
-    nodes.learned(pb.NodesReply(nodes=[*named[:2], pb.NodeAddress(node_id="n2")]))
-    assert nodes.addresses == ["a:1", "b:1", "c:1"]
-    moved = pb.NodeAddress(node_id="n2", address="d:1")
-    nodes.learned(pb.NodesReply(nodes=[named[0], moved, pb.NodeAddress(node_id="n9")]))
-    assert nodes.addresses == ["a:1", "d:1"]
-    nodes.learned(pb.NodesReply(nodes=[pb.NodeAddress(node_id="n2", address="no address")]))
-    assert nodes.addresses == ["a:1"], "what was named at the start is never forgotten"
 
 
 def test_close_is_bounded_and_leaves_nothing() -> None:
