@@ -23,7 +23,7 @@ from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
 from coordinator.raft.log import LogConfig, ReplicatedLog
 from coordinator.raft.membership import Membership, encode, founders
-from coordinator.raft.messages import Message
+from coordinator.raft.messages import Message, PeerMessage
 from coordinator.raft.replication import Window
 from coordinator.raft.retention import RetentionLimits
 from coordinator.raft.segments.layout import Entry, HardState
@@ -217,7 +217,7 @@ class Wire:
         self._self_id = self_id
         self._logs = logs
 
-    def send(self, peer: NodeId, message: Message) -> None:
+    def send(self, peer: NodeId, message: PeerMessage) -> None:
         """Deliver with the next turn of the loop."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self._logs[peer].receive, self._self_id, message)

@@ -8,6 +8,7 @@ the simulation does not do what it needs, names a test instead.
 from __future__ import annotations
 
 from chaos.mutants_core import CORE
+from chaos.mutants_diverging import DIVERGING
 from chaos.mutants_founding import FOUNDING
 from chaos.mutants_members import MEMBERS
 from chaos.mutants_raft import RAFT
@@ -245,6 +246,7 @@ JOURNAL = [
 
 MUTANTS = {
     "core": CORE,
+    "diverging": DIVERGING,
     "founding": FOUNDING,
     "journal": JOURNAL,
     "raft": RAFT + RAFT_DIRECTED + MEMBERS,

@@ -317,4 +317,32 @@ CORE = [
         "                    pass\n",
         _by(_DECIDE + "executor_that_a_failure_in_flight_may_suspend_gets_nothing_meanwhile"),
     ),
+    Mutant(
+        "cancel-answered-before-those-before-it-have-ended",
+        _CORE + "retention",
+        "        if ending:  # what comes now is answered by what those before it have left\n",
+        "        if False:\n",
+        _by(_RETENTION + "cancel_of_many_does_what_cancels_of_one_after_the_other_do"),
+    ),
+    Mutant(
+        "cancelled-together-left-in-their-batch",
+        _CORE + "ending",
+        "            leave_batch(state, state.batches[batch], (request,), effects)\n",
+        "            pass\n",
+        _by(_RETENTION + "cancel_of_many_does_what_cancels_of_one_after_the_other_do"),
+    ),
+    Mutant(
+        "due-in-the-order-of-timeouts",
+        _CORE + "timers",
+        "            self.due.extend(sorted(self._buckets.pop(heappop(self._heap))))\n",
+        "            self.due.extend(self._buckets.pop(heappop(self._heap)))\n",
+        _by(_DRAWN + "replicas_agree_wherever_one_was_restored"),
+    ),
+    Mutant(
+        "budget-that-is-overdrawn-bounds-nothing",
+        _CORE + "retention",
+        "    while budget > 0 and state.oldest_kept",
+        "    while budget and state.oldest_kept",
+        _by(_RETENTION + "no_more_is_forgotten_than_may_be_where_a_deleted_batch_has_overdrawn"),
+    ),
 ]

@@ -69,15 +69,15 @@ SCHEDULER = [
     Mutant(
         "log-time-stands-still",
         _NODE + "log_clock",
-        "        return max(self._base_ms + (self._clock.monotonic_ns() - self._base_ns) // MS, 1)",
+        "        return max(self._now_ns() // MS, 1)",
         "        return max(self._base_ms, 1)",
         0,
     ),
     Mutant(
         "log-time-passes-twice-as-fast",
         _NODE + "log_clock",
-        "(self._clock.monotonic_ns() - self._base_ns) // MS, 1)",
-        "(self._clock.monotonic_ns() - self._base_ns) // MS * 2, 1)",
+        "        found = self._base_ms * MS + now_ns - self._base_ns\n",
+        "        found = self._base_ms * MS + (now_ns - self._base_ns) * 2\n",
         16,
     ),
     Mutant(
@@ -90,11 +90,25 @@ SCHEDULER = [
     Mutant(
         "gap-of-a-restart-not-clamped",
         _NODE + "log_clock",
-        "min(gap_ns // MS, most_ms)",
-        "gap_ns // MS",
+        "min(gap.gap_ms, state.policy.log_time_gap_ms_max)",
+        "gap.gap_ms",
         _by("log_clock.py::test_restart_counts_no_more_than_the_policy_allows_and_never_back"),
     ),
+    Mutant(
+        "gap-of-a-restart-counted-before-a-policy-is-known",
+        _NODE + "log_clock",
+        "        if gap is None or not state.term:\n",
+        "        if gap is None:\n",
+        _by("log_clock.py::test_restart_counts_nothing_before_a_policy_is_known"),
+    ),
     # The leader.
+    Mutant(
+        "duplicate-of-what-is-in-flight-told-as-undone",
+        _NODE + "leader",
+        "                sent.group.joined = current.inbox.landed(sent.group)\n",
+        "                pass\n",
+        _by("leader_twins.py"),
+    ),
     Mutant(
         "decides-before-its-lead-is-applied",
         _NODE + "leadership",
@@ -147,7 +161,7 @@ SCHEDULER = [
         "        for each, _ in self._sent.values():\n"
         "            each.group.failed(error)\n"
         "        self._sent.clear()\n",
-        7,
+        0,
     ),
     Mutant(
         "second-request-of-an-id-not-compared-with-the-first",
@@ -177,7 +191,7 @@ SCHEDULER = [
         "                case ExecutorChanged(executor, incarnation, Change.JOINED):\n"
         "                    self._leases.renew(executor, incarnation, now_ns)\n",
         "",
-        7,
+        23,
     ),
     Mutant(
         "stale-outlook-not-built-anew",
@@ -249,7 +263,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        2,
+        23,
     ),
     # The feed.
     Mutant(
@@ -325,7 +339,7 @@ SCHEDULER = [
         _NODE + "api_requests",
         "        elif not index:\n",
         "        elif False:\n",
-        2,
+        22,
     ),
     Mutant(
         "unknown-before-the-tickets-index",
@@ -341,18 +355,18 @@ SCHEDULER = [
         "        is_same = verdict is not Verdict.OUTCOME_FORGOTTEN\n"
         "        found = state.requests[known] if known >= 0 else state.ended[~known]\n"
         "        ticket = found.ticket\n",
-        0,
+        1,
     ),
     Mutant(
         "ticket-of-the-second-entry",
         _NODE + "api_requests",
         "                self.answer(place, Ticket(request_id, result.value))\n",
         "                self.answer(place, Ticket(request_id, result.index))\n",
-        0,
+        2,
     ),
     Mutant(
         "cancel-answered-by-its-place-in-another",
-        _NODE + "api_requests",
+        _NODE + "api_names",
         "        for place, number in enumerate(landed.verdicts):\n",
         "        for place, number in enumerate(bytes(len(landed.verdicts))):\n",
         2,

@@ -7,6 +7,7 @@ never live here: what a suite does. Called by: `chaos.__main__`.
 from __future__ import annotations
 
 import importlib
+import logging
 import multiprocessing
 import traceback
 from collections import Counter
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 SUITES = {
+    "diverging": "chaos.suites.diverging",
     "founding": "chaos.suites.founding",
     "journal": "chaos.suites.journal",
     "raft": "chaos.suites.raft",
@@ -24,6 +26,9 @@ SUITES = {
 
 CORES = {"hardened": "", "stock": "-stock"}
 """What a core adds to the name of a suite that has several."""
+
+logging.getLogger("coordinator").addHandler(logging.NullHandler())
+# What simulated nodes log is no part of what a run says.
 
 _SEEDS_A_CHUNK = 20  # large enough that handing them out costs nothing, small enough to share
 

@@ -74,4 +74,4 @@ def _equal(config: NodeConfig) -> list[Pair]:
 
 
 def _about(config: NodeConfig, pairs: list[Pair]) -> About:
-    return About(config.addresses.client, "", tuple(sorted(pairs)))
+    return About(config.addresses.client, config.addresses.http, tuple(sorted(pairs)))

@@ -1,8 +1,8 @@
 """What a node can be asked, whichever door it comes through.
 
-Clients' calls are in `api_requests`, executors' in `api_executors`, operators' here. All
-of them raise only errors of `raftbatch.errors`; those name the leader by its node id,
-as the log's do, since doors know addresses.
+Clients' calls are in `api_requests` and `api_names`, executors' in `api_executors`,
+operators' here. All of them raise only errors of `raftbatch.errors`; those name the
+leader by its node id, as the log's do, since doors know addresses.
 
 What lives here: operators' calls, how the node stands, and the beginning and end of
 it all. What must never live here: a message's form, or a decision. Called by: doors;
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from coordinator.api_base import ApiConfig, Leading, Name, Reading
 from coordinator.api_executors import ExecutorsApi, Report
-from coordinator.api_requests import Answer, RequestsApi
+from coordinator.api_requests import RequestsApi
 from coordinator.core.effects import Applied, ModelChanged
+from coordinator.submitting import Answer
 from raftbatch import records as r
 from raftbatch.settings import Model, Policy
 

@@ -67,7 +67,7 @@ class ApiConfig:
 
     Attributes:
         submissions_max: requests of one call.
-        names_max: ids of one call to cancel, acknowledge or forget: they are one record.
+        names_max: ids of one call to cancel, acknowledge or forget.
         waits_max: calls that wait for an outcome at one time, a few hundred bytes each.
         index_waits_max: calls that wait for an index; each is looked at when one is reached.
         timeout_ms_max: the longest that one call waits for an outcome.

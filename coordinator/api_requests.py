@@ -20,17 +20,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.answers import Ticket, Waiting, error_of, outcome_or_error
-from coordinator.api_base import ApiBase, Name
+from coordinator.api_names import NamesApi
 from coordinator.core.admission import answer_known
-from coordinator.core.effects import Verdict, Verdicts
+from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Request
-from coordinator.proposer import Admission, Landed, copy_of
+from coordinator.proposer import Admission, copy_of
 from coordinator.submission import Submission, check, check_name, content_hash
+from coordinator.submitting import Answer, Submitting
 from coordinator.waits import Wait
-from raftbatch import records as r
 from raftbatch.errors import (
     InvalidRequest,
-    Invariant,
     NoLeader,
     RaftbatchError,
 )
@@ -41,10 +40,8 @@ _RETRY_AFTER_MS = 1000
 _A_TURN = 256
 """Requests of a call that are taken in one turn of the loop: some ten milliseconds."""
 
-Answer = Ticket | RaftbatchError
 
-
-class RequestsApi(ApiBase):
+class RequestsApi(NamesApi):
     """See the module's docstring."""
 
     @property
@@ -68,7 +65,7 @@ class RequestsApi(ApiBase):
         if count > self._config.submissions_max:
             most = self._config.submissions_max
             raise InvalidRequest(f"{count} requests at once, at most {most}")
-        call = _Submitting(count, self.refused)
+        call = Submitting(count, self.refused)
         for first in range(0, count, _A_TURN):
             if first:
                 await asyncio.sleep(0)
@@ -82,7 +79,7 @@ class RequestsApi(ApiBase):
         return await call.all_answered()
 
     async def _admit(
-        self, call: _Submitting, fresh: Sequence[tuple[int, Submission, bytes]]
+        self, call: Submitting, fresh: Sequence[tuple[int, Submission, bytes]]
     ) -> None:
         """Hand requests, by place and with their hashes, to the leader, once it is ready."""
         try:
@@ -102,7 +99,7 @@ class RequestsApi(ApiBase):
             except RaftbatchError as error:
                 call.refuse(place, error)
 
-    def _meet(self, call: _Submitting, place: int, submission: Submission) -> bytes | None:
+    def _meet(self, call: Submitting, place: int, submission: Submission) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
         try:
             check(submission)
@@ -284,126 +281,9 @@ class RequestsApi(ApiBase):
             retry_after_ms=_RETRY_AFTER_MS,
         )
 
-    # Many ids at once: one record, and for each id its own answer.
-
-    async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Give requests the outcome `cancelled`, unless they have one.
-
-        Returns:
-            for each: OK, it is cancelled now; ENDED, it has an outcome, perhaps another;
-            UNKNOWN_REQUEST, nobody knows it, and if it comes, it is cancelled; or
-            OutcomeForgotten, Overloaded, QuotaExceeded.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's.
-        """
-        answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
-        return await self._for_each(r.Cancel, names, answers)
-
-    async def acknowledge(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Note that outcomes were read: their bytes go, the ids stay known.
-
-        Returns:
-            for each: OK; or UnknownRequest, or InvalidRequest: it has no outcome yet.
-
-        Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
-            RaftbatchError: the leader's.
-        """
-        return await self._for_each(r.Acknowledge, names, (Verdict.OK,))
-
-    async def forget(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
-        """Purge outcomes, as operators may; else as `acknowledge`."""
-        return await self._for_each(r.Forget, names, (Verdict.OK,))
-
-    async def _for_each(
-        self,
-        kind: type[r.Cancel | r.Acknowledge | r.Forget],
-        names: Sequence[Name],
-        answers: tuple[Verdict, ...],
-    ) -> list[Verdict | RaftbatchError]:
-        """Have one record for all names proposed, and return what was done with each."""
-        if len(names) > self._config.names_max:
-            raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
-        for tenant, request_id in names:
-            check_name("tenant", tenant)
-            check_name("request id", request_id)
-        if not names:
-            return []
-        record = kind(
-            tuple([tenant for tenant, _ in names]), tuple([request_id for _, request_id in names])
-        )
-        landed = await self._propose(record)
-        if not isinstance(landed, Verdicts):
-            raise error_of(landed.verdict, landed.message, landed.retry_after_ms)
-        said = dict(landed.messages)
-        found: list[Verdict | RaftbatchError] = []
-        for place, number in enumerate(landed.verdicts):
-            verdict = Verdict(number)
-            if verdict in answers:
-                found.append(verdict)
-            elif verdict is Verdict.VOID:
-                found.append(InvalidRequest("the request has no outcome yet"))
-            else:
-                message = said.get(place, "")
-                found.append(error_of(verdict, message, landed.retry_after_ms))
-        return found
-
 
 def _tell(
     found: asyncio.Future[Outcome | RaftbatchError | None], result: Outcome | RaftbatchError | None
 ) -> None:
     if not found.done():
         found.set_result(result)
-
-
-class _Submitting:
-    """One call to submit: the answers that have come, and how many have not.
-
-    Args:
-        count: of its requests.
-        refused: counts those that get an error, by its slug.
-    """
-
-    def __init__(self, count: int, refused: dict[str, int]) -> None:
-        self._refused = refused
-        self._answers: list[Answer | None] = [None] * count
-        self._left = count
-        self._all: asyncio.Future[None] | None = None
-
-    def answer(self, place: int, answer: Answer) -> None:
-        """Answer one."""
-        self._answers[place] = answer
-        self._left -= 1
-        if not self._left and self._all is not None and not self._all.done():
-            self._all.set_result(None)
-
-    def refuse(self, place: int, error: RaftbatchError) -> None:
-        """Answer one by an error."""
-        self._refused[error.slug] = self._refused.get(error.slug, 0) + 1
-        self.answer(place, error)
-
-    def landed(
-        self, place: int, request_id: str, result: Landed | Verdicts | RaftbatchError
-    ) -> None:
-        """Answer one by what became of its Admit."""
-        if isinstance(result, RaftbatchError):
-            self.refuse(place, result)
-            return
-        if isinstance(result, Verdicts):
-            raise Invariant("a request landed in columns")
-        match result.verdict:
-            case Verdict.OK:
-                self.answer(place, Ticket(request_id, result.index))
-            case Verdict.KNOWN | Verdict.ENDED:
-                self.answer(place, Ticket(request_id, result.value))
-            case verdict:
-                self.refuse(place, error_of(verdict, result.message, result.retry_after_ms))
-
-    async def all_answered(self) -> list[Answer]:
-        """Return all, once they are there."""
-        if self._left:
-            self._all = asyncio.get_running_loop().create_future()
-            await self._all
-        return [answer for answer in self._answers if answer is not None]

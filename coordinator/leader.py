@@ -31,7 +31,7 @@ from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.spread import durations
 from coordinator.raft.standing import Role
-from coordinator.refusing import check_admission, refused_for_load
+from coordinator.refusing import check_admission, refused_for_load, why_not_ready
 from coordinator.replica import Replica
 from raftbatch import records as r
 from raftbatch.codec import check_record
@@ -250,7 +250,7 @@ class Leader:
             return
         sent, appended_ns = found
         self.commit_ns.add(self._parts.clock.monotonic_ns() - appended_ns)
-        freed: list[Ask] = []
+        freed = sent.group.joined
         if current is not None and current.term == term:
             current.landed(sent, applied)
             freed = current.inbox.landed(sent.group)
@@ -299,12 +299,13 @@ class Leader:
 
     def _resolved(self, key: tuple[int, int], error: BaseException | None) -> None:
         """Tell those who asked that their entry is not in the log, or may not be."""
-        found = self._sent.pop(key, None) if error is not None else None
+        found = self._sent.get(key) if error is not None else None
         if found is None:
             return  # told as it was applied, or at the end
         sent = found[0]
         if self._current is not None and self._current.term == sent.term:
-            self._end(self._deposed())
+            self._end(self._deposed())  # it is in flight still: those kept aside for it join it
+        del self._sent[key]
         if not isinstance(error, RaftbatchError):
             error = OutcomeUnknown(f"this node cannot say what became of it: {error}")
         sent.group.failed(error)
@@ -323,8 +324,13 @@ class Leader:
     def _end(self, error: RaftbatchError) -> None:
         """End the leadership; what it has in flight is waited for."""
         current, self._current = self._current, None
-        if current is not None:
-            current.end(error)
+        if current is None:
+            return
+        for sent, _ in self._sent.values():
+            if sent.term == current.term:
+                # Their own entries never were; but the same ids may be in the log.
+                sent.group.joined = current.inbox.landed(sent.group)
+        current.end(error)
 
     def _ask_again(self, ask: Ask, index: int) -> None:
         """Let a request go its way whose id was on its way already."""
@@ -358,15 +364,7 @@ class Leader:
         return current, current.outlook
 
     def _why_not(self) -> NotLeader | NoLeader:
-        """Return why nothing can be asked of this node now."""
-        log, retry_ms = self._log, self._config.retry_ms
-        if self._is_closed or log.failure is not None:
-            return NoLeader("this node stops", retry_after_ms=retry_ms)
-        if log.role is Role.LEADER:
-            return NoLeader("this leader is not ready yet", retry_after_ms=retry_ms)
-        if log.leader is not None and log.leader != log.identity.node_id:
-            return NotLeader(f"{log.leader} leads", leader=str(log.leader))
-        return NoLeader("no leader is known", retry_after_ms=retry_ms)
+        return why_not_ready(self._log, self._config.retry_ms, is_closed=self._is_closed)
 
     def _deposed(self) -> NotLeader:
         leader = self._log.leader

@@ -220,8 +220,7 @@ class Leadership:
         self._watch = Watch(outlook)
         self._decider = Decider(outlook)
         self._run_times.attach(self._decider)
-        if self._is_draining:
-            self._decider.drain()
+        self._decider.is_draining = self._is_draining  # every window is looked at anyway
         # Anew too where it is built again: who was found lost in an entry that no log took.
         live = [(each.executor, each.incarnation) for each in outlook.state.executors.values()]
         self._leases.begin(sorted(live), self._parts.clock.monotonic_ns())

@@ -168,6 +168,8 @@ class Node:
         if self.scheduler is not None:
             counts = dataclasses.asdict(self.scheduler.leader.counts)
             found |= {f"leader_{name}": count for name, count in counts.items()}
+            counts = dataclasses.asdict(self.scheduler.agreement.counts)
+            found |= {f"digest_{name}": count for name, count in counts.items()}
         return found
 
     def members(self) -> tuple[MemberState, ...]:
@@ -184,10 +186,7 @@ class Node:
         )
 
     def client_address(self, node: str | None) -> str:
-        """Return where clients reach a node: as it says itself, or else as the file has it.
-
-        Empty where nobody knows.
-        """
+        """Return where clients reach a node, by its own word, else by the file; empty: unknown."""
         name = NodeId(node or "")
         told = self.told(name)
         if told is not None and told.client:
@@ -208,9 +207,8 @@ class Node:
         return "" if self.log is None else self.log.leader or ""
 
     def watch_leader(self, told: Callable[[], None]) -> None:
-        """Call back whenever another leads, from when there is a log on."""
-        if self.log is not None:
-            self.log.watch(told)
+        """Call back whenever another leads. Raises NoLeader; the node has no log yet."""
+        self._opened().watch(told)
 
     # What clients ask.
 

@@ -33,7 +33,10 @@ requests take time too. So there are some thousands of them in one.
 """
 
 
-_OF_IDS = (Cancel, Acknowledge, Forget)
+_CANCELS = 4
+"""What the end of a request by itself counts as, beside being admitted."""
+
+_OF_IDS = (Acknowledge, Forget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +136,14 @@ class Group:
         records: in order; an Admit of all requests comes first.
         admitting: those behind the requests of the Admit, in order.
         asking: those behind the other records, in order.
+        joined: those kept aside for requests of the Admit, once the term is over: they share
+            what becomes of these.
     """
 
     records: list[Record] = field(default_factory=list)
     admitting: list[Ask] = field(default_factory=list)
     asking: list[Ask] = field(default_factory=list)
+    joined: list[Ask] = field(default_factory=list)
 
     def landed(self, index: int, replies: Sequence[Reply | Verdicts]) -> None:
         """Tell all what the entry did.
@@ -161,9 +167,7 @@ class Group:
 
     def failed(self, error: RaftbatchError) -> None:
         """Tell all that nothing became of it, or that it is not known what."""
-        for _, done, _, _ in self.admitting:
-            done(copy_of(error))
-        for _, done, _, _ in self.asking:
+        for _, done, _, _ in (*self.admitting, *self.asking, *self.joined):
             done(copy_of(error))
 
     def _tell_admitting(self, index: int, reply: Reply | Verdicts) -> None:
@@ -330,6 +334,8 @@ def _requests_of(record: Record) -> int:
     """Return how many requests a record is about; 1 at least."""
     if isinstance(record, Complete):
         return max(len(record.numbers), 1)
+    if isinstance(record, Cancel):
+        return _CANCELS * len(record.request_id)
     return len(record.request_id) if isinstance(record, _OF_IDS) else 1
 
 

@@ -1,6 +1,6 @@
 """What a leader refuses before it proposes anything: definite, and nothing was done.
 
-What lives here: refusals of one request, as errors. What must never live here: an
+What lives here: refusals, as errors. What must never live here: an
 answer that admits. Called by: `leader`. Total. Deterministic.
 """
 
@@ -9,9 +9,13 @@ from __future__ import annotations
 from coordinator.core.admission import is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.state import State
+from coordinator.leader_parts import Log
 from coordinator.proposer import Admission
+from coordinator.raft.standing import Role
 from raftbatch.errors import (
     InvalidRequest,
+    NoLeader,
+    NotLeader,
     Overloaded,
     PayloadTooLarge,
     QuotaExceeded,
@@ -62,6 +66,23 @@ def refused_for_load(verdict: Verdict, admission: Admission, retry_ms: int) -> R
         said = f"{admission.tenant} has as much waiting as it may"
         return QuotaExceeded(said, retry_after_ms=retry_ms)
     return Overloaded("as much is waiting as may", retry_after_ms=retry_ms)
+
+
+def why_not_ready(log: Log, retry_ms: int, *, is_closed: bool) -> NotLeader | NoLeader:
+    """Return why nothing can be asked of this node's leader part now.
+
+    Args:
+        log: this node's.
+        retry_ms: when to come back.
+        is_closed: whether the node stops.
+    """
+    if is_closed or log.failure is not None:
+        return NoLeader("this node stops", retry_after_ms=retry_ms)
+    if log.role is Role.LEADER:
+        return NoLeader("this leader is not ready yet", retry_after_ms=retry_ms)
+    if log.leader is not None and log.leader != log.identity.node_id:
+        return NotLeader(f"{log.leader} leads", leader=str(log.leader))
+    return NoLeader("no leader is known", retry_after_ms=retry_ms)
 
 
 def _unknown(admission: Admission) -> UnknownModel:

@@ -1,6 +1,6 @@
 """The scheduler of one node: its copy of the state, and all that listens to it, put together.
 
-    replica -> log clock -> leader -> feed -> api      told of each entry in this order
+    replica -> agreement -> log clock -> leader -> feed -> api      told of each entry in this order
 
 What lives here: that order, their settings, and their end. What must never live here:
 what any of them does. Called by: the composition root, and whoever composes a node in
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from coordinator.agreement import Agreement
 from coordinator.api import Api, ApiConfig
 from coordinator.feed import Feed, FeedConfig
 from coordinator.leader import Leader, LeaderConfig
@@ -53,6 +54,7 @@ class Scheduler:
         api: what the node can be asked.
         leader: for its counts.
         log_clock: says what log time it is.
+        agreement: compares this replica with the others'.
     """
 
     def __init__(
@@ -74,8 +76,17 @@ class Scheduler:
         self.leader = Leader(clock, log, replica, self.log_clock, config.leader, founding)
         self._feed = Feed(replica, node, config.feed)
         self.api = Api(replica, self.leader, log, self._feed, node, config.api)
+        self.agreement = Agreement(log, replica, directory, self._retire)
+        log.hear(self.agreement.heard, self.agreement.came)
         self.api.loads.fresh_s = 2 * config.leader.lease_ms / 1000
-        replica.listeners += [self.log_clock, self.leader, self._feed, self.api]
+        # First: what is known to be wrong is told to nobody.
+        replica.listeners += [
+            self.agreement,
+            self.log_clock,
+            self.leader,
+            self._feed,
+            self.api,
+        ]
 
     def drain(self) -> None:
         """Admit nothing more here, and seal what waits; all else goes on."""
@@ -86,9 +97,15 @@ class Scheduler:
         self.api.close()
         self._feed.close()
 
-    def close(self) -> None:
-        """Tell those whose entries are under way that this node will not know their end."""
+    def _retire(self) -> None:
+        """Answer nobody any more: those whose entries are under way are told that this node
+        will not know their end."""
         self.end()
         self.leader.close()
+
+    def close(self) -> None:
+        """Answer nobody any more, and write nothing."""
+        self._retire()
+        self.agreement.close()
         self._notes.close()
         self._worker.close()

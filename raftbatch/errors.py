@@ -206,6 +206,12 @@ class Invariant(Fatal):
     slug, grpc = "invariant", "INTERNAL"
 
 
+class Diverged(Fatal):
+    """This node's replica is not what the others' are, or nobody can say which is right."""
+
+    slug, grpc = "invariant", "INTERNAL"
+
+
 class Removed(Fatal):
     """The node is a member of its cluster no more, and that is committed: it has nothing to do."""
 

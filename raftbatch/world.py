@@ -229,10 +229,7 @@ class Receiver(Protocol):
         ...
 
     def lost(self, error: OSError | None) -> None:
-        """Take in that the connection has ended: closed by either end (None), or broken.
-
-        Called once, and nothing after it.
-        """
+        """Take in, once and last, that the connection has ended: closed (None), or broken."""
         ...
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from chaos.checkers.scheduler_history import ClientHistory
@@ -52,7 +52,8 @@ class Known:
 
     Attributes:
         place: how many entries come before it.
-        digest: rolling hash of all that was done so far.
+        digest: rolling hash of all that was done so far; empty: none but a replica that was
+            flipped has applied it yet.
     """
 
     place: int
@@ -126,6 +127,10 @@ class SchedulerChecker:
         if watch is not None:
             watch.is_over = True
 
+    def flipped(self, node: NodeId) -> None:
+        """Take in that a replica's digest was flipped: as long as it lives it differs."""
+        self._watches[node].is_flipped = True
+
     def healed(self) -> None:
         """Take in that no fault is left from now on: deadlines are to be answered in time.
 
@@ -146,17 +151,26 @@ class SchedulerChecker:
         """Return what an index did; None: no replica has applied it."""
         return self._known.get(index)
 
-    def extend(self, index: int, term: int, entry: Entry, applied: Applied, state: State) -> Known:
+    def extend(
+        self, index: int, term: int, entry: Entry, applied: Applied, state: State, digest: bytes
+    ) -> Known:
         """Take in an index that no replica had applied, and judge it."""
         if self.chain and index <= self.chain[-1].index:
             self.complain(f"index {index} is applied where the log has none")
-        known = Known(len(self.chain), index, term, entry, applied, state.digest)
+        known = Known(len(self.chain), index, term, entry, applied, digest)
         self.chain.append(known)
         self._known[index] = known
         if self.violation is None:
             self.model.follow(index, term, entry, applied, lambda name: _outcome(state, name))
             self._look_at_the_clock()
         return known
+
+    def same_digest(self, node: NodeId, known: Known, digest: bytes) -> None:
+        """Compare a replica's digest at an index with another's."""
+        if not known.digest:
+            self._known[known.index] = replace(known, digest=digest)
+        elif known.digest != digest:
+            self.complain(f"{node}'s digest at {known.index} is another")
 
     def _look_at_the_clock(self) -> None:
         """Once all is healed, log time passes as the world's does."""
@@ -230,10 +244,11 @@ class Watch:
 
     Attributes:
         is_over: whether its node is dead: it must apply nothing any more.
+        is_flipped: whether its digest was flipped: it is no other's any more.
     """
 
     def __init__(self, checker: SchedulerChecker, node: NodeId, replica: Watched) -> None:
-        self.is_over = False
+        self.is_over = self.is_flipped = False
         self._checker = checker
         self._node = node
         self._replica = replica
@@ -249,7 +264,8 @@ class Watch:
             checker.complain(f"{node} applies {index}, and its state is at {state.index}")
         known = checker.known(index)
         if known is None:
-            known = checker.extend(index, term, entry, applied, state)
+            digest = b"" if self.is_flipped else state.digest
+            known = checker.extend(index, term, entry, applied, state, digest)
         elif (term, entry, applied) != (known.term, known.entry, known.applied):
             checker.complain(
                 f"{node} applies another entry {index}, or otherwise: {term} {entry} {applied} "
@@ -258,11 +274,11 @@ class Watch:
         if known.place != self._place:
             checker.complain(f"{node} applies {index}, the {known.place}th, as {self._place}th")
         self._place = known.place + 1
-        if state.digest != known.digest:
-            checker.complain(f"{node}'s digest at {index} is another")
         self._entries += 1
-        if index % checker.digest_every == 0:
-            checker.same_state(node, index, state)
+        if not self.is_flipped:
+            checker.same_digest(node, known, state.digest)
+            if index % checker.digest_every == 0:
+                checker.same_state(node, index, state)
         if self._entries % checker.check_every == 0:
             checker.look(node, state)
 

@@ -25,7 +25,7 @@ from chaos.suites.scheduler_clients import Clients
 from chaos.suites.scheduler_fleet import Executors
 from chaos.suites.scheduler_node import Node
 from chaos.suites.scheduler_operator import Operator
-from chaos.suites.scheduler_options import draw
+from chaos.suites.scheduler_options import Options, draw
 from chaos.suites.scheduler_requests import answer
 from chaos.suites.scheduler_trace import told
 from chaos.worlds.calls import CallOptions, Calls
@@ -33,7 +33,7 @@ from chaos.worlds.cluster import SimCluster
 from chaos.worlds.ends import Endpoint, Port
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.sim import SimNode
-from coordinator import time_note
+from coordinator import agreement, time_note
 from coordinator.api import Api
 from coordinator.raft import applying, snapshotting
 from coordinator.raft.membership import founders
@@ -42,7 +42,9 @@ from coordinator.raft.standing import Role
 from raftbatch.errors import CannotStart, DiskFailed, Fatal
 from raftbatch.ids import NodeId
 
-_CALM_S = 1.0  # before the first fault
+CALM_S = 1.0
+"""How long nothing fails, before the first fault."""
+
 _HEALED_S = 10.0  # within which somebody must lead, and admit
 _ENDED_S = 60.0  # within which every request must have its outcome: poison takes its time
 _SETTLED_S = 15.0  # within which all replicas are equal, and nothing is under way
@@ -51,6 +53,7 @@ _ASK_S = 0.5  # how often somebody asks whether all is well again
 _GONE_MAX = 20  # callers that have just hung up, which the node does not know yet
 _OTHERS = "others"  # the column of all that is no node, in a trace
 _NOTE_S = 0.5  # how often a node notes what time it is: runs are short
+_COMPARED_EVERY = 8  # indexes between two at which replicas compare their digests: logs are short
 _ENCODED_ONE_IN = 4  # runs in which messages travel as bytes: it takes time, and draws nothing
 
 
@@ -76,12 +79,14 @@ class SchedulerRun:
     Args:
         seed: of everything.
         trace: told what happens, if anybody wants to know.
+        options: other ones than the seed's.
     """
 
-    def __init__(self, seed: int, trace: Trace | None) -> None:
+    def __init__(self, seed: int, trace: Trace | None, options: Options | None = None) -> None:
         self._seed = seed
         self._trace = trace
-        self._options = options = draw(seed)
+        self._is_healed = False
+        self._options = options = options or draw(seed)
         self._names = [NodeId(f"n{number}") for number in range(1, options.nodes + 1)]
         self._founders = founders({node: f"{node}:1" for node in self._names})
         self._loop = WatchedLoop()
@@ -93,6 +98,7 @@ class SchedulerRun:
         snapshotting.PIECE_BYTES_MAX = self._options.piece_bytes
         applying._APPLY_BYTES_MAX = self._options.apply_bytes
         time_note.NOTE_S = _NOTE_S
+        agreement.EVERY = _COMPARED_EVERY
         loop = self._loop
         try:
             with loop:
@@ -162,12 +168,13 @@ class SchedulerRun:
             cluster.start(node)
         self._executors.begin()
         clients.begin()
-        loop.after(_CALM_S, nemesis.begin)
-        loop.after(_CALM_S, self._executors.strike)
-        loop.after(_CALM_S, self._operator.begin)
-        loop.after(_CALM_S, setattr, self._calls, "options", options.calls)
-        loop.run_for(_CALM_S + options.safety_s)
+        loop.after(CALM_S, nemesis.begin)
+        loop.after(CALM_S, self._executors.strike)
+        loop.after(CALM_S, self._operator.begin)
+        loop.after(CALM_S, setattr, self._calls, "options", options.calls)
+        loop.run_for(CALM_S + options.safety_s)
         self._operator.end()
+        self._is_healed = True
         nemesis.heal()
         self._calls.heal()
         self._calls.options = CallOptions(timeout_s=options.calls.timeout_s)
@@ -250,8 +257,7 @@ class SchedulerRun:
         name = NodeId(world.machine.name)
 
         def failed(error: Fatal) -> None:
-            if not isinstance(error, DiskFailed):
-                self._checker.complain(f"{name} failed: {error!r}")
+            self._has_failed(name, error)
             world.exit(str(error))
 
         try:
@@ -264,6 +270,11 @@ class SchedulerRun:
         self._nodes[name] = node
         self._calls.open(name, world.process, node.api)
         return LogEnd(node.log)
+
+    def _has_failed(self, name: NodeId, error: Fatal) -> None:
+        """Judge why a node stops by itself."""
+        if not isinstance(error, DiskFailed):
+            self._checker.complain(f"{name} failed: {error!r}")
 
     def _has_died(self, name: NodeId, why: str) -> None:
         self._calls.close(name, silent=why == "power lost")

@@ -77,6 +77,11 @@ class Node:
         return len(self.api._waits) + len(self.api._index_waits)
 
     @property
+    def errs(self) -> bool:
+        """Whether it knows that its replica is not what the others' are."""
+        return self._scheduler.agreement.is_over
+
+    @property
     def bugs(self) -> str | None:
         """What its leader counts as a bug of its own; None: nothing."""
         counts = self._scheduler.leader.counts

@@ -327,7 +327,7 @@ def _work(rng: Random, workloads: tuple[str, ...]) -> Work:
         requests_max=rng.choice((150, 250)),
         tenants=rng.choice((("t0",), ("t0", "t1", "t2"))),
         sizes=rng.choice(((40,), (40, 200), (40, 60, 3000))),
-        timeouts_ms=(0, 30, 200, 1000) if deadline else (0, 0, 8_000),
+        timeouts_ms=(0, 30, 200, 1000, 1001) if deadline else (0, 0, 8_000),
         poison=rng.choice((0.02, 0.1)) if poison else 0.0,
         kills=rng.random() < 0.3,
         bad=rng.choice((0.0, 0.05)) + (0.1 if poison else 0.0),

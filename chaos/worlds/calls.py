@@ -105,11 +105,13 @@ class Calls(Generic[D]):
     Attributes:
         options: as above.
         observer: told of everything.
+        leaving: told of each answer and message as it leaves a node: who, what was asked, what.
     """
 
     def __init__(self, loop: VirtualLoop, rng: Random, options: CallOptions | None = None) -> None:
         self.options = options or CallOptions()
         self.observer: Observer | None = None
+        self.leaving: Callable[[NodeId, str, object], None] | None = None
         self._loop = loop
         self._rng = rng
         self._doors: dict[NodeId, tuple[Process, D]] = {}
@@ -284,6 +286,8 @@ class Calls(Generic[D]):
     # On the way back.
 
     def _reply(self, call: _Call, answer: object) -> None:
+        if self.leaving is not None:
+            self.leaving(call.node, call.what, answer)
         if isinstance(answer, Fatal):
             self._lose_later(call, f"{call.node} fails")
         elif self._is_lost():
@@ -292,6 +296,8 @@ class Calls(Generic[D]):
             self._after(self.options.delay_s, self._answer, call, answer)
 
     def _send(self, call: _Call, stream: Stream[M], message: M | Exception) -> None:
+        if self.leaving is not None:
+            self.leaving(call.node, call.what, message)
         stream.unread += 1
         arrival_ns = self._loop.now_ns + int(self._rng.uniform(*self.options.delay_s) * NS)
         stream.last_ns = max(stream.last_ns + 1, arrival_ns)

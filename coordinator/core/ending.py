@@ -148,6 +148,25 @@ def end_early(
         leave_batch(state, state.batches[number], ended, effects)
 
 
+def end_each(
+    state: State, requests: Sequence[Request], kind: OutcomeKind, effects: list[Effect]
+) -> None:
+    """End requests, each once, with the effects that `end_early` of one after the other has.
+
+    In less time than that takes; the log of older programs has such effects.
+    """
+    count = len(requests)
+    batches = [state.batch_of.pop(request.number, 0) for request in requests]
+    waiting = [request for request, batch in zip(requests, batches, strict=True) if not batch]
+    state.take_from_windows(waiting)
+    nothing = ("",) * count
+    end_many(state, requests, (kind,) * count, nothing, nothing, (b"",) * count, None)
+    for request, batch in zip(requests, batches, strict=True):
+        effects.append(Ended((request,), batch))
+        if batch:
+            leave_batch(state, state.batches[batch], (request,), effects)
+
+
 def leave_batch(
     state: State, batch: Batch, ended: Sequence[Request], effects: list[Effect]
 ) -> None:

@@ -10,7 +10,7 @@ Deterministic.
 from __future__ import annotations
 
 from coordinator.core.effects import Effect, Verdict, Verdicts
-from coordinator.core.ending import end_early
+from coordinator.core.ending import end_each, end_early
 from coordinator.core.state import State
 from coordinator.core.values import OUTCOME_BYTES, Outcome, Request
 from raftbatch.kinds import OutcomeKind
@@ -55,16 +55,19 @@ def expire(state: State, budget: int, effects: list[Effect]) -> int:
 
 
 def forget_old(state: State, budget: int) -> int:
-    """Drop outcomes, and then ids, whose retention is over, the oldest first."""
+    """Drop outcomes, and then ids, whose retention is over, the oldest first.
+
+    The budget may be overdrawn: a deleted model's batch ends as a whole.
+    """
     policy = state.policy
-    while budget and state.oldest_kept < state.next_ended:
+    while budget > 0 and state.oldest_kept < state.next_ended:
         outcome = state.ended[state.oldest_kept]
         if outcome.at_ms + policy.outcome_retention_ms > state.now_ms:
             break
         drop_content(state, state.oldest_kept, outcome)
         state.oldest_kept += 1
         budget -= 1
-    while budget and state.oldest_ended < state.oldest_kept:
+    while budget > 0 and state.oldest_ended < state.oldest_kept:
         outcome = state.ended[state.oldest_ended]
         if outcome.at_ms + policy.dedupe_retention_ms > state.now_ms:
             break
@@ -124,19 +127,27 @@ def cancel(state: State, record: Cancel, effects: list[Effect]) -> Verdicts:
     """Give requests the outcome `cancelled`, unless they have one; remember unknown ids."""
     answers = bytearray(len(record.tenant))
     tickets = []
+    ending: dict[int, Request] = {}  # together: that takes a third of the time
     for place, (tenant, request_id) in enumerate(
         zip(record.tenant, record.request_id, strict=True)
     ):
         name = f"{tenant}\0{request_id}"
         known = state.dedupe.get(name)
+        if known is not None and known >= 0 and known not in ending:
+            ending[known] = state.requests[known]
+            continue
+        if ending:  # what comes now is answered by what those before it have left
+            end_each(state, list(ending.values()), OutcomeKind.CANCELLED, effects)
+            ending.clear()
+            known = state.dedupe.get(name)
         if known is None:
             answers[place] = _remember(state, tenant, name)
-        elif known < 0:
+        else:
             outcome = state.ended[~known]
             answers[place] = Verdict.ENDED if outcome.is_kept else Verdict.OUTCOME_FORGOTTEN
             tickets.append((place, outcome.ticket))
-        else:
-            end_early(state, [state.requests[known]], OutcomeKind.CANCELLED, effects)
+    if ending:
+        end_each(state, list(ending.values()), OutcomeKind.CANCELLED, effects)
     return Verdicts(bytes(answers), tuple(tickets))
 
 

@@ -18,7 +18,7 @@ _GRAIN_BITS = 8
 
 
 class Timers:
-    """See the module's docstring. Numbers are added in rising order.
+    """See the module's docstring.
 
     Attributes:
         due: numbers whose time has come; those that ended meanwhile are still there.
@@ -49,7 +49,8 @@ class Timers:
     def advance(self, now_ms: int) -> None:
         """Move what is due by now into `due`."""
         while self._heap and self._heap[0] <= now_ms:
-            self.due.extend(self._buckets.pop(heappop(self._heap)))
+            # Of one entry they stand there by timeout, and where a snapshot brought them by number.
+            self.due.extend(sorted(self._buckets.pop(heappop(self._heap))))
 
     def next_ms(self) -> int | None:
         """Return when something is due next; None: never."""

@@ -20,7 +20,7 @@ from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
 from coordinator.raft.fitness import Fitness
 from coordinator.raft.membership import Membership
-from coordinator.raft.messages import Message, Outgoing
+from coordinator.raft.messages import Digests, Outgoing, PeerMessage
 from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
@@ -38,7 +38,7 @@ from raftbatch.world import World
 class Peers(Protocol):
     """The way to the other nodes; hands what arrives to `ReplicatedLog.receive`."""
 
-    def send(self, peer: NodeId, message: Message) -> None:
+    def send(self, peer: NodeId, message: PeerMessage) -> None:
         """Send, in order, or drop it where there is no connection. Never blocks."""
         ...
 
@@ -92,9 +92,14 @@ class Driver:
         syncing: who waits for what to be durable here, by its LSN.
         held: messages that wait for the disk. Bounded, since that may stand still for long:
             the oldest go first, and all may be lost.
-        transport: hands in what peers say.
+        peers: the way to them.
+        transport: hands in what they say.
+        on_digests, on_came: told what members tell of their replicas, and that one has come.
         watchers: told when role, term, leader or `is_caught_up` has changed, and at the end.
     """
+
+    on_digests: Callable[[NodeId, Digests], None] | None = None
+    on_came: Callable[[NodeId], None] | None = None
 
     def __init__(
         self,
@@ -149,7 +154,7 @@ class Driver:
             self.applying.install,
             self.now_ns(),
         )
-        self._peers = peers
+        self.peers = peers
         self._told = Membership()  # whom the peers were told of; none before the first pump
         self.transport = PeerTransport(peers.send)
         self._node = HardenedSyncObj(self.transport, self.core, self.now_ns)
@@ -172,6 +177,17 @@ class Driver:
         """Let the core handle an event, then do what follows from it."""
         if self._has_handled(handle):
             self.pump_soon()
+
+    def came(self, peer: NodeId, incarnation: int) -> None:
+        """Take in a new connection."""
+        self.transport.came(peer, incarnation)
+        if self.on_came is not None and self.core.lives.is_member(peer):
+            self.on_came(peer)
+
+    def heard(self, peer: NodeId, digests: Digests) -> None:
+        """Hand on what a peer tells of its replica, if it is that life of it that counts."""
+        if self.on_digests is not None and self.core.lives.is_member(peer):
+            self.on_digests(peer, digests)
 
     def pump_soon(self) -> None:
         """Do what follows once this turn's events are all in."""
@@ -267,10 +283,10 @@ class Driver:
         membership = standing.membership
         if self._told is not membership:
             self._told = membership
-            self._peers.update(membership)
+            self.peers.update(membership)
         unwelcome, standing.unwelcome = standing.unwelcome, []
         for peer in unwelcome:
-            self._peers.drop(peer)
+            self.peers.drop(peer)
 
     @property
     def is_caught_up(self) -> bool:

@@ -21,7 +21,7 @@ from coordinator.raft import wire
 from coordinator.raft.counters import Counters
 from coordinator.raft.frames import Inbox, Outbox
 from coordinator.raft.greeting import Malformed
-from coordinator.raft.messages import BULK, Message
+from coordinator.raft.messages import BULK, PeerMessage
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.world import Connection
 
@@ -49,7 +49,7 @@ class Link:
         connection: Connection,
         limits: TransportLimits,
         counters: Counters,
-        on_message: Callable[[Message], None],
+        on_message: Callable[[PeerMessage], None],
         on_over: Callable[[str], None],
     ) -> None:
         self.is_over = False
@@ -78,7 +78,7 @@ class Link:
         self._ticking = self._loop.call_later(self._limits.ping_ms / 1000, self._tick)
         self._connection.hand_over(self)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: PeerMessage) -> None:
         """Write a message at once; what follows in this turn of the loop goes together at its end.
 
         Or when there is room. Most often one message is all that a turn brings: it need not wait.

@@ -27,7 +27,7 @@ from coordinator.raft.changes import Add, Change, Move, Promote, Remove
 from coordinator.raft.datadir import StorageLimits
 from coordinator.raft.driver import Driver, LogConfig, Peers, removed
 from coordinator.raft.membership import Member, Membership, Rank
-from coordinator.raft.messages import Message
+from coordinator.raft.messages import Digests, PeerMessage
 from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.layout import Entry
@@ -149,6 +149,20 @@ class ReplicatedLog:
         On the loop, when what follows from the change is under way; it may propose.
         """
         self._driver.watchers.add(told)
+
+    # Beside the log: replicas that tell each other what they are.
+
+    def hear(self, told: Callable[[NodeId, Digests], None], came: Callable[[NodeId], None]) -> None:
+        """Say who takes in the digests that members tell, and that a member has come.
+
+        Both are called on the loop; a `Fatal` that they raise stops the node.
+        """
+        self._driver.on_digests, self._driver.on_came = told, came
+
+    def tell(self, peer: NodeId, digests: Digests) -> None:
+        """Tell a peer of this node's replica; it is dropped where there is no connection."""
+        if self._driver.failure is None:
+            self._driver.peers.send(peer, digests)
 
     # What it does.
 
@@ -338,13 +352,17 @@ class ReplicatedLog:
         """
         return self._core.standing.committed_membership.why_over(node, incarnation)
 
-    def receive(self, peer: NodeId, message: Message) -> None:
+    def receive(self, peer: NodeId, message: PeerMessage) -> None:
         """Take in a message from a peer's present connection."""
-        self._driver.event(lambda: self._driver.transport.arrived(peer, message))
+        driver = self._driver
+        if isinstance(message, Digests):
+            driver.event(lambda: driver.heard(peer, message))
+        else:
+            driver.event(lambda: driver.transport.arrived(peer, message))
 
     def connected(self, peer: NodeId, incarnation: int) -> None:
         """Take in that there is a new connection to a peer, and to which life of it."""
-        self._driver.event(lambda: self._driver.transport.came(peer, incarnation))
+        self._driver.event(lambda: self._driver.came(peer, incarnation))
 
     def disconnected(self, peer: NodeId) -> None:
         """Take in that the connection to a peer broke."""

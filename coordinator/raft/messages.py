@@ -1,7 +1,7 @@
 """What coordinators say to each other.
 
-Every message carries the sender's term, but for pre-votes, which carry the one
-it would have. What lives here: the messages. What must never live here: their
+Every message of consensus carries the sender's term, but for pre-votes, which carry
+the one it would have. What lives here: the messages. What must never live here: their
 bytes (`transport`), or what to do about them. Called by: everything in
 `coordinator.raft`. Names are the Raft paper's where it has one.
 """
@@ -160,6 +160,27 @@ Message = (
     | SnapshotReply
     | TimeoutNow
 )
+"""What the core is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """What the sender's replica was at some indexes; beside the log, and no part of consensus.
+
+    It has no term, and the core never sees it: the log hands it to whoever compares.
+
+    Attributes:
+        pairs: index and digest, 1 to `DIGESTS_MAX` of them, by rising index.
+    """
+
+    pairs: tuple[tuple[int, bytes], ...]
+
+
+DIGESTS_MAX = 16
+"""Pairs of one message: they are told one at a time, and the last few to who has just come."""
+
+PeerMessage = Message | Digests
+"""All that crosses a connection of two coordinators."""
 
 TERM_LEAP_MAX = 1 << 32
 """A term so far above a node's own is an error of its sender's. It is approached in such

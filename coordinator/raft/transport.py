@@ -33,7 +33,7 @@ from coordinator.raft.door import Door
 from coordinator.raft.greeting import Hello, Refused, Welcome, refused
 from coordinator.raft.link import Link
 from coordinator.raft.membership import Membership
-from coordinator.raft.messages import Message
+from coordinator.raft.messages import PeerMessage
 from coordinator.raft.refusals import Refusal
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.ids import Identity, NodeId
@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 class Handlers(Protocol):
     """Who is told what happens: the replicated log."""
 
-    def receive(self, peer: NodeId, message: Message) -> None:
+    def receive(self, peer: NodeId, message: PeerMessage) -> None:
         """Take in a message from a peer's present connection."""
         ...
 
@@ -136,7 +136,7 @@ class Transport:
 
     # What the log does: `coordinator.raft.log.Peers`.
 
-    def send(self, peer: NodeId, message: Message) -> None:
+    def send(self, peer: NodeId, message: PeerMessage) -> None:
         """Send, in order within its lane, or drop it where there is no connection."""
         known = self._peers.get(peer)
         if known is None or known.link is None:
@@ -356,7 +356,7 @@ class Transport:
             link.begin()
         return peer.ended
 
-    def _received(self, node: NodeId, message: Message) -> None:
+    def _received(self, node: NodeId, message: PeerMessage) -> None:
         if self._handlers is not None:
             self._handlers.receive(node, message)
 

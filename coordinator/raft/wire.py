@@ -23,11 +23,14 @@ import msgpack
 from coordinator.raft import membership
 from coordinator.raft.greeting import Malformed
 from coordinator.raft.messages import (
+    DIGESTS_MAX,
     AppendEntries,
     AppendReply,
     Beat,
+    Digests,
     InstallSnapshot,
     Message,
+    PeerMessage,
     PreVote,
     PreVoteReply,
     RequestVote,
@@ -41,6 +44,8 @@ CONFIG_BYTES_MAX = 256 << 10
 """Of a membership in bytes: 31 members and 512 removed take under 100 KiB."""
 
 CHECKSUM_BYTES_MAX = 64
+
+DIGEST_BYTES_MAX = 64
 
 _HEAD_BYTES_MAX = 1 << 20  # a longer one would keep the loop busy for long; see `Window`
 
@@ -58,7 +63,7 @@ _PLAIN: dict[int, tuple[type[Message], tuple[type, ...]]] = {
     9: (TimeoutNow, (int,)),
     10: (Beat, (int, int)),
 }
-_APPEND_ENTRIES, _INSTALL_SNAPSHOT = 5, 7
+_APPEND_ENTRIES, _INSTALL_SNAPSHOT, _DIGESTS = 5, 7, 11
 _APPEND_TYPES = [int] * 5 + [list, list, bytes]
 _SNAPSHOT_TYPES = [int, int, int, bytes, int, bytes, int, int, int]
 _NUMBERS = {kind: number for number, (kind, _) in _PLAIN.items()}
@@ -67,7 +72,7 @@ _FIELDS = {kind: tuple(kind.__slots__) for kind in _NUMBERS}
 _pack = msgpack.Packer().pack  # one for all: making one costs more than packing
 
 
-def encode(message: Message) -> list[bytes]:
+def encode(message: PeerMessage) -> list[bytes]:
     """Return a message's bytes in few buffers; large data is passed through as it is."""
     match message:
         case AppendEntries():
@@ -86,6 +91,9 @@ def encode(message: Message) -> list[bytes]:
                 len(message.data),
             ]
             return [_head(fields), message.data]
+        case Digests(pairs):
+            columns = [index for index, _ in pairs], [digest for _, digest in pairs]
+            return [_head([_DIGESTS, *columns])]
         case _:
             kind = type(message)
             return [_head([_NUMBERS[kind], *[getattr(message, each) for each in _FIELDS[kind]]])]
@@ -138,7 +146,7 @@ def _joined(parts: Iterable[bytes]) -> list[bytes]:
     return buffers
 
 
-def decode(data: memoryview) -> Message:
+def decode(data: memoryview) -> PeerMessage:
     """Read a message; what it keeps of the data is copied, once.
 
     Raises:
@@ -163,6 +171,8 @@ def decode(data: memoryview) -> Message:
         return _decode_entries(fields, rest)
     if number == _INSTALL_SNAPSHOT:
         return _decode_snapshot(fields, rest)
+    if number == _DIGESTS:
+        return _decode_digests(fields, rest)
     if number not in _PLAIN:
         raise Malformed("unknown_message", f"there is no message with number {number}")
     kind, types = _PLAIN[number]
@@ -217,6 +227,18 @@ def _decode_snapshot(fields: list[Any], rest: memoryview) -> InstallSnapshot:
     return InstallSnapshot(
         term, index, index_term, config, size, checksum, offset, bytes(rest), round_
     )
+
+
+def _decode_digests(fields: list[Any], rest: memoryview) -> Digests:
+    _check(list(map(type, fields)) == [list, list], "Digests has other fields")
+    indexes, digests = fields
+    _check(1 <= len(indexes) == len(digests) <= DIGESTS_MAX, "the columns of Digests")
+    _check(set(map(type, indexes)) == {int} and set(map(type, digests)) == {bytes}, "a digest")
+    _check(indexes == sorted(set(indexes)), "the order of Digests")
+    _check(indexes[0] > 0 and indexes[-1] <= NUMBER_MAX, "an index of Digests")
+    _check(all(0 < len(each) <= DIGEST_BYTES_MAX for each in digests), "the length of a digest")
+    _check(not rest, "bytes behind Digests")
+    return Digests(tuple(zip(indexes, digests, strict=True)))
 
 
 def _check_membership(data: bytes) -> None:

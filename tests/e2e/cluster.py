@@ -56,6 +56,7 @@ class ServedCluster:
     Attributes:
         file: the configuration file.
         processes: the last one of each node.
+        programs: what a node is started with, where that is not `raftbatch`.
         peers, clients, https: addresses, by node; the last of HTTP.
     """
 
@@ -73,6 +74,7 @@ class ServedCluster:
         self.folder = folder
         self.file = str(folder / "cluster.toml")
         self.processes: dict[str, Process] = {}
+        self.programs: dict[str, Sequence[str]] = {}
         ports = free_ports(3 * len(nodes), address)
         self.peers = {node: f"{address}:{ports.pop()}" for node in nodes}
         self.clients = {node: f"{address}:{ports.pop()}" for node in nodes}
@@ -124,7 +126,8 @@ class ServedCluster:
     def start(self, node: str, *flags: str, file: str = "") -> Process:
         """Start a node; the process before it must have ended."""
         assert node not in self.processes or not self.processes[node].is_up
-        command = [*RAFTBATCH, "serve", "--node", node, "--config", file or self.file, *flags]
+        program = self.programs.get(node, RAFTBATCH)
+        command = [*program, "serve", "--node", node, "--config", file or self.file, *flags]
         process = self._stack.enter_context(Process(command))
         self.processes[node] = process
         return process

@@ -22,6 +22,7 @@ from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Run
 from coordinator.core.watch import Holding
 from coordinator.feed_messages import Changes, Current
+from coordinator.loads import Load
 from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.rpc.port import ClientPort
@@ -82,6 +83,7 @@ class ScriptedApi:
         unwatched: how many waited no more.
         grown: set whenever something was asked for.
         heard: what executors asked, in order.
+        loads: of their heartbeats.
         tails: opened.
         asked: names in cancels and acknowledgements.
         is_leading: whether the node leads.
@@ -90,6 +92,7 @@ class ScriptedApi:
 
     def __init__(self) -> None:
         self.submitted: list[Submission] = []
+        self.loads: list[Load | None] = []
         self.answers: dict[str, RaftbatchError] = {}
         self.known: dict[str, Outcome] = {}
         self.is_open = asyncio.Event()
@@ -181,10 +184,16 @@ class ScriptedApi:
     ready = drain = leave = report = _hear
 
     def heartbeat(
-        self, executor: str, incarnation: int, tailed_index: int, holdings: Sequence[Holding]
+        self,
+        executor: str,
+        incarnation: int,
+        tailed_index: int,
+        holdings: Sequence[Holding],
+        load: Load | None,
     ) -> None:
         """Hear it."""
         self._check()
+        self.loads.append(load)
         self.heard.append((executor, incarnation, tailed_index, list(holdings)))
 
     async def tail(

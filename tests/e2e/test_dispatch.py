@@ -11,11 +11,13 @@ import pytest
 
 from coordinator.core.watch import Holding
 from coordinator.feed_messages import Assignment, Changes, Current, Shed, Slot, Stop
+from coordinator.loads import Load
 from coordinator.rpc.pieces import pieces
 from raftbatch import records as r
 from raftbatch.errors import NotLeader, StaleFence, StaleIncarnation
 from raftbatch.kinds import LapseReason, Ran
 from raftbatch.v1 import dispatch_pb2 as pb
+from raftbatch.v1 import load_pb2
 from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
 from tests.e2e.executors import error_of
 from tests.e2e.scripted import ScriptedNode, run
@@ -75,6 +77,7 @@ def test_life_of_an_executor_becomes_records(tmp_path: Path) -> None:
             )
         )
         await stub.Drain(pb.DrainRequest(executor="x", incarnation=77, on=True))
+        assert node.scripted.loads == [None]
         await stub.Leave(pb.LeaveRequest(executor="x", incarnation=77, running=[1]))
         assert node.scripted.heard == [
             r.Join("x", 3, 2, (("m", "1"),), b"a"),
@@ -83,6 +86,20 @@ def test_life_of_an_executor_becomes_records(tmp_path: Path) -> None:
             r.Drain("x", 77, True),
             r.Leave("x", 77, False, (1,)),
         ]
+
+    run(tmp_path, test)
+
+
+def test_load_comes_with_a_heartbeat_and_one_that_makes_no_sense_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        stub = DispatchStub(channel)
+        for permille in (250, 2500):
+            load = load_pb2.ExecutorLoad(running=1, cpu_permille=permille)
+            await stub.Heartbeat(pb.HeartbeatRequest(executor="x", incarnation=7, load=load))
+        assert node.scripted.loads == [Load(1, 0, 250, 0, 0), None]
+        assert len(node.scripted.heard) == 2, "the heartbeat counts"
 
     run(tmp_path, test)
 

@@ -11,7 +11,7 @@ from chaos.worlds.stepped import SeededEntropy
 from coordinator.raft.counters import Counters
 from coordinator.raft.door import Door
 from coordinator.raft.membership import Membership, founders
-from coordinator.raft.messages import AppendEntries, AppendReply, Beat, Message
+from coordinator.raft.messages import AppendEntries, AppendReply, Beat, PeerMessage
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.transport import Transport
 from coordinator.raft.transport_limits import TransportLimits
@@ -29,7 +29,7 @@ class Node:
     def __init__(self, name: NodeId, tls: RealTLS | None, limits: TransportLimits) -> None:
         self.name = name
         self.counters = Counters()
-        self.answers: asyncio.Queue[Message] = asyncio.Queue()
+        self.answers: asyncio.Queue[PeerMessage] = asyncio.Queue()
         self.connections = 0
         network = RealNetwork()
         self.door = Door(network, "127.0.0.1:0", tls, limits, self.counters)
@@ -39,7 +39,7 @@ class Node:
             self.counters,
         )  # fmt: skip
 
-    def receive(self, peer: NodeId, message: Message) -> None:
+    def receive(self, peer: NodeId, message: PeerMessage) -> None:
         if isinstance(message, AppendEntries):
             match = message.prev_index + len(message.entries)
             self.transport.send(peer, AppendReply(1, match, 0, 0, 0, message.round))

@@ -63,29 +63,6 @@ def test_no_more_is_under_way_than_the_node_allows() -> None:
     play(test)
 
 
-def test_tenant_whose_requests_fill_the_node_says_nothing_meanwhile() -> None:
-    async def test(nodes: list[FakeNode]) -> None:
-        [node] = nodes
-        node.in_flight_max = 4
-        held: list[tuple[FakeSession, pb.SessionRequest]] = []
-
-        async def hold(session: FakeSession, request: pb.SessionRequest) -> bool:
-            held.append((session, request))
-            return True
-
-        node.hook = hold
-        async with AsyncClient(node.address, ClientOptions(tenant="t", forward=True)) as client:
-            asked = asyncio.ensure_future(infer_all(client, 10))
-            await node.came.wait()
-            await client.models()  # a round trip, in which more could come
-            assert [len(request.submissions) for _, request in held] == [4]
-            node.hook = None
-            await held[0][0].answer(held[0][1])
-            await asked
-
-    play(test)
-
-
 def test_node_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_PROBE_S", 0.05)
     monkeypatch.setattr(link, "OPEN_S", 0.5)

@@ -89,47 +89,6 @@ def test_deposed_leader_keeps_what_it_has_and_sends_the_rest_on() -> None:
     play(test, 3)
 
 
-def test_client_that_wishes_it_asks_the_node_that_it_knows() -> None:
-    """It knows all by then, and goes to another only where that one cannot help."""
-
-    async def test(nodes: list[FakeNode]) -> None:
-        leader, follower, _ = nodes
-        async with AsyncClient(follower.address, ClientOptions(forward=True)) as client:
-            await infer_all(client, 5)
-            assert set(client.addresses) == {each.address for each in nodes}
-            assert await client.cancel("id1") is True
-
-            async def break_off(session: FakeSession, request: pb.SessionRequest) -> bool:
-                follower.hook = None
-                await session.end("draining")
-                return True
-
-            follower.hook = break_off
-            await infer_all(client, 5, "more")
-            assert (leader.sessions, len(follower.sessions)) == ([], 2)
-
-            async def send_on(session: FakeSession, request: pb.SessionRequest) -> bool:
-                numbers = [each.number for each in request.submissions]
-                await session.refuse(numbers, "not_leader", leader=leader.address)
-                return True
-
-            follower.hook = send_on
-            await infer_all(client, 5, "sent on")
-            assert len(leader.sessions) == 1
-        assert {each.forward for each in (*leader.messages, *follower.messages)} == {True}
-
-    play(test, 3)
-
-
-def test_client_that_does_not_wish_it_says_so() -> None:
-    async def test(nodes: list[FakeNode]) -> None:
-        async with AsyncClient(nodes[1].address) as client:
-            await infer_all(client, 5)
-        assert {each.forward for each in nodes[0].messages} == {False}
-
-    play(test, 2)
-
-
 @pytest.mark.parametrize("slug", ["overloaded", "no_space", "quota_exceeded"])
 def test_refused_for_now_is_asked_again_later(slug: str) -> None:
     async def test(nodes: list[FakeNode]) -> None:

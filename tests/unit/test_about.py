@@ -100,6 +100,8 @@ def test_about_says_where_clients_are(tmp_path: Path) -> None:
     for each in _abouts(tmp_path, FILE):
         assert (each.client, each.http) == ("127.0.0.1:2", "")
         assert about.decode(about.encode(each)) == each
+    with_http = FILE.replace("[models.m]", 'http = "127.0.0.1:3"\n[models.m]')
+    assert [each.http for each in _abouts(tmp_path, with_http)] == ["127.0.0.1:3"] * 2
 
 
 @pytest.mark.parametrize(

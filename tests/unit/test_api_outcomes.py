@@ -279,6 +279,32 @@ def test_many_are_watched_without_a_task_for_each(loop: VirtualLoop) -> None:
     assert told == ["c", "a"]
 
 
+def test_ids_of_a_large_cancel_are_several_records(loop: VirtualLoop) -> None:
+    """And each id has its own answer, whatever becomes of the others."""
+    node = Asked(loop)
+    node.admit("a", "b")
+    ids = [*[f"x{number}" for number in range(2047)], "a", "b", "a"]
+    names = [("t", each) for each in ids]
+    task = node.asks(node.api.cancel(names))
+    assert node.leader.proposed == 3
+    for _ in range(3):  # none as long as an entry may be
+        assert not task.done()
+        node.leader.land()
+        loop.run_for(0)
+    found = loop.run_until_complete(task)
+    assert len(found) == len(names)
+    assert found[-3:] == [Verdict.OK, Verdict.OK, Verdict.ENDED]
+
+    task = node.asks(node.api.cancel(names))
+    node.leader.land()
+    node.leader.depose(OutcomeUnknown("who knows"))
+    found = loop.run_until_complete(task)
+    assert set(found[:1000]) == {Verdict.ENDED}
+    assert {type(each) for each in found[1024:]} == {OutcomeUnknown}
+    with pytest.raises(NotLeader):
+        loop.run_until_complete(node.api.forget(names))
+
+
 def test_each_id_of_a_cancel_has_its_own_answer(loop: VirtualLoop) -> None:
     node = Asked(loop, policy=Policy(cancels_remembered_max=1))
     node.admit("open", "done", "old")

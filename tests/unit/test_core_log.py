@@ -16,7 +16,7 @@ from chaos.worlds.threads import Speed
 from coordinator.raft.datadir import DataDirectory
 from coordinator.raft.log import LogConfig, ReplicatedLog
 from coordinator.raft.membership import Membership
-from coordinator.raft.messages import Message
+from coordinator.raft.messages import PeerMessage
 from coordinator.raft.proposals import Proposal, Proposals
 from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
@@ -62,7 +62,7 @@ class NoPeers:
     def __init__(self) -> None:
         self.told: list[Membership] = []
 
-    def send(self, peer: NodeId, message: Message) -> None:
+    def send(self, peer: NodeId, message: PeerMessage) -> None:
         """Nobody is there."""
         raise AssertionError(f"{message} to {peer}")
 

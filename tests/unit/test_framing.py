@@ -135,7 +135,7 @@ import os
 from raftbatch.client.host import new_request_id
 new_request_id()
 child = os.fork()
-print(new_request_id()[12:], flush=True)
+os.write(1, f"{new_request_id()[12:]}\\n".encode())
 if child:
     os.waitpid(child, 0)
 """

@@ -153,6 +153,55 @@ def test_restart_counts_no_more_than_the_policy_allows_and_never_back() -> None:
     assert bench.log_clock.now_ms() == 1000
 
 
+def test_restart_counts_nothing_before_a_policy_is_known() -> None:
+    bench = Bench()
+    bench.log_clock.restarted(noted_ms=1000, gap_ms=10_000_000, index=2)
+    assert bench.log_clock.now_ms() == 1
+    assert bench.log_clock.delay_s(1001) == pytest.approx(1.001)
+    bench.log_clock.leads(2)  # of what is on its disk nothing is applied yet
+    bench.apply(1, 1000)
+    bench.apply(1, 1000, r.PutPolicy(Policy(log_time_gap_ms_max=5000)))
+    assert bench.log_clock.now_ms() == 6000
+    assert bench.log_clock.delay_s(6001) == pytest.approx(0.001)
+
+
+def test_restart_counts_the_time_since_whatever_the_policy_allows_before() -> None:
+    """Only the time without a process is in doubt."""
+    bench = Bench()
+    bench.log_clock.restarted(noted_ms=1000, gap_ms=10_000_000, index=2)
+    bench.passes(7_000_000)
+    bench.apply(1, 1000)
+    bench.apply(1, 1000, r.PutPolicy(Policy(log_time_gap_ms_max=5000)))
+    assert bench.log_clock.now_ms() == 13_000
+
+
+def test_leader_that_restarted_goes_on_from_what_it_counted() -> None:
+    bench = Bench()
+    bench.log_clock.restarted(noted_ms=1000, gap_ms=4000, index=1)
+    bench.apply(1, 1000)
+    bench.log_clock.leads(2)
+    bench.passes(1_700)
+    at_ms = bench.log_clock.now_ms()
+    assert at_ms == 5001
+    bench.passes(500)
+    bench.apply(2, at_ms)  # its Lead: the policy may change from here on, time does not
+    bench.apply(2, at_ms, r.PutPolicy(Policy(log_time_gap_ms_max=1)))
+    assert bench.log_clock.now_ms() == 5002
+    assert bench.log_clock.delay_s(5003) == pytest.approx(0.0008)
+
+
+def test_snapshot_of_what_came_after_the_restart_is_news() -> None:
+    bench = Bench()
+    bench.log_clock.restarted(noted_ms=1000, gap_ms=4000, index=3)
+    bench.apply(1, 1000)
+    bench.replica.state.index = 3
+    bench.log_clock.installed()
+    assert bench.log_clock.now_ms() == 5000
+    bench.replica.state.index, bench.replica.state.now_ms = 4, 2000
+    bench.log_clock.installed()
+    assert bench.log_clock.now_ms() == 2000
+
+
 def test_listener_needs_nothing_of_what_was_done() -> None:
     bench = Bench()
     bench.log_clock.applied(1, 1, r.Entry(1, 5, ()), Applied((), ()))

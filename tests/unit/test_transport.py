@@ -10,7 +10,7 @@ import pytest
 from coordinator.raft import greeting, wire
 from coordinator.raft.frames import CHUNK_BYTES_MAX
 from coordinator.raft.greeting import Hello, Welcome
-from coordinator.raft.messages import AppendEntries, Beat, Message, TimeoutNow
+from coordinator.raft.messages import AppendEntries, Beat, PeerMessage, TimeoutNow
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.ids import NodeId
 from tests.unit.memory_network import MemoryNetwork
@@ -62,7 +62,7 @@ def test_transport_keeps_the_order_of_each_lane(piece_bytes: int) -> None:
         one, two = await pair(network)
         network.piece_bytes = piece_bytes
         length = 300 if piece_bytes == 1 else 100_000
-        sent: list[Message] = []
+        sent: list[PeerMessage] = []
         for number in range(1, 21):
             for message in (bulk(number, length), Beat(1, number)):
                 sent.append(message)
@@ -383,7 +383,7 @@ def test_transport_survives_a_handler_that_fails(caplog: pytest.LogCaptureFixtur
         network = MemoryNetwork()
         one, two = await pair(network)
 
-        def fail(peer: NodeId, message: Message) -> None:
+        def fail(peer: NodeId, message: PeerMessage) -> None:
             raise KeyError("a bug")
 
         two.receive = fail  # type: ignore[method-assign]

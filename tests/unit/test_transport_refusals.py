@@ -12,7 +12,7 @@ from coordinator.raft.driver import Peers
 from coordinator.raft.greeting import Hello, Refused, Welcome
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership, Rank, founders
-from coordinator.raft.messages import Beat, Message, TimeoutNow
+from coordinator.raft.messages import Beat, PeerMessage, TimeoutNow
 from coordinator.raft.transport import Handlers, Transport
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.ids import NodeId
@@ -338,7 +338,7 @@ def test_transport_may_be_used_inside_its_own_calls() -> None:
         one, two = await pair(network)
         receive = two.receive
 
-        def react(peer: NodeId, message: Message) -> None:
+        def react(peer: NodeId, message: PeerMessage) -> None:
             receive(peer, message)
             two.transport.send(N1, message)
             if message == Beat(1, 2):

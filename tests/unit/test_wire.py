@@ -22,11 +22,14 @@ from coordinator.raft.greeting import Malformed
 from coordinator.raft.membership import encode as encode_membership
 from coordinator.raft.membership import founders
 from coordinator.raft.messages import (
+    DIGESTS_MAX,
     AppendEntries,
     AppendReply,
     Beat,
+    Digests,
     InstallSnapshot,
     Message,
+    PeerMessage,
     PreVote,
     PreVoteReply,
     RequestVote,
@@ -48,7 +51,7 @@ def entries(first: int, *data: bytes, term: int = 3) -> tuple[Entry, ...]:
     return tuple(Entry(index, term, each) for index, each in enumerate(data, start=first))
 
 
-EXAMPLES: tuple[Message, ...] = (
+EXAMPLES: tuple[PeerMessage, ...] = (
     PreVote(3, 5, 2),
     PreVoteReply(3, True, 2),
     RequestVote(NUMBER_MAX, 0, 0, False),
@@ -65,21 +68,23 @@ EXAMPLES: tuple[Message, ...] = (
     TimeoutNow(5),
     Beat(3, 8),
     AppendEntries(4, 7, 2, (Entry(8, 3, MEMBERS, is_config=True), *entries(9, b"x")), 6, 9),
+    Digests(((1, b"d"), (NUMBER_MAX, b"e" * 64))),
+    Digests(tuple((32 * number, b"digest %9d" % number) for number in range(1, DIGESTS_MAX + 1))),
 )
 
 
-def bytes_of(message: Message) -> bytes:
+def bytes_of(message: PeerMessage) -> bytes:
     """Return a message's bytes in one piece."""
     return b"".join(wire.encode(message))
 
 
-def read(data: bytes) -> Message:
+def read(data: bytes) -> PeerMessage:
     """Read a message."""
     return wire.decode(memoryview(data))
 
 
 def test_wire_examples_are_of_every_kind() -> None:
-    assert {type(each) for each in EXAMPLES} == set(get_args(Message))
+    assert {type(each) for each in EXAMPLES} == {*get_args(Message), Digests}
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda each: type(each).__name__)
@@ -221,6 +226,19 @@ def test_wire_takes_what_is_made_by_hand_as_it_should_be() -> None:
         packed([7, 4, 9, 3, MEMBERS, 10, b"c" * 65, 6, 8, 4], b"data"),
         packed([7, 4, 9, 3, bytes(wire.CONFIG_BYTES_MAX + 1), 10, b"c", 6, 8, 4], b"data"),
         packed([7, 4, 9, 3, MEMBERS, 10, b"c", -1, 8, 4], b"data"),
+        packed([11, [], []]),
+        packed([11, [1], [b"d"], 1]),
+        packed([11, [1], [b"d"]], b"x"),
+        packed([11, [1, 2], [b"d"]]),
+        packed([11, [2, 1], [b"d", b"d"]]),
+        packed([11, [1, 1], [b"d", b"d"]]),
+        packed([11, [0], [b"d"]]),
+        packed([11, [True], [b"d"]]),
+        packed([11, [1], ["d"]]),
+        packed([11, [1], [b""]]),
+        packed([11, [1], [b"d" * 65]]),
+        packed([11, [1 << 63], [b"d"]]),
+        packed([11, list(range(1, 18)), [b"d"] * 17]),
     ],
     ids=lambda data: data[4:20].hex(),
 )

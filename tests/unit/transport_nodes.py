@@ -10,7 +10,7 @@ from coordinator.raft.about import NOTHING, About
 from coordinator.raft.counters import Counters
 from coordinator.raft.door import Door
 from coordinator.raft.membership import Membership, founders
-from coordinator.raft.messages import AppendEntries, Message
+from coordinator.raft.messages import AppendEntries, PeerMessage
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.transport import Transport
 from coordinator.raft.transport_limits import TransportLimits
@@ -86,7 +86,7 @@ class Node:
         await self.transport.close()
         await self.door.close()
 
-    def receive(self, peer: NodeId, message: Message) -> None:
+    def receive(self, peer: NodeId, message: PeerMessage) -> None:
         self.heard.append(("receive", peer, message))
 
     def connected(self, peer: NodeId, incarnation: int) -> None:

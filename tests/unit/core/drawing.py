@@ -117,7 +117,7 @@ def _admit(drawing: Drawing) -> r.Record:
         tuple(draw.choice((b"h", b"h", b"h", b"other")) for _ in names),
         tuple(draw.choice((1, 1, 1, 2, 3, 20 if large else 1)) for _ in names),
         tuple(draw.choice((0, 1, 2, 7 if large else 2)) for _ in names),
-        tuple(draw.choice((0, 0, 300, 5000)) for _ in names),
+        tuple(draw.choice((0, 0, 300, 300, 5000, 5001)) for _ in names),
         tuple(bytes(draw.choice((0, 5, 40, 2000 if large else 9))) for _ in names),
         tuple(draw.choice((b"", b"p")) for _ in names),
         ("",) * count,

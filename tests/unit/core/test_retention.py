@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
 import pytest
 
+from coordinator.core import ending, retention
+from coordinator.core.effects import Effect
+from coordinator.core.ending import end_early
 from coordinator.core.retention import LOG_TIME_MS_MAX, next_due_ms
 from coordinator.core.snapshot import Capture, restore
+from coordinator.core.state import State
+from coordinator.core.values import Request
 from raftbatch import records as r
-from raftbatch.kinds import LapseReason, Ran
-from raftbatch.settings import Policy
+from raftbatch.kinds import LapseReason, OutcomeKind, Ran
+from raftbatch.settings import Model, Policy
 from tests.unit.core.tables import Core
+from tests.unit.replica_scene import content_of
 
 SHORT = Policy(outcome_retention_ms=1000, dedupe_retention_ms=5000)
 
@@ -196,3 +207,91 @@ def test_deadline_far_away_is_seen_a_little_late_and_never_early() -> None:
     assert core.outcome("a") == "open"
     core.wait(1 + 100_001 // 256)
     assert core.outcome("a") == "expired"
+
+
+def _in_all_stages() -> Core:
+    """Return a state with requests of two tenants and models in all stages of their lives."""
+    core = Core(executors=("gpu-1", "gpu-2"), policy=Policy(cancels_remembered_max=3), slots=4)
+    core.put(Model("m", "2"))
+    core.start("r1", "r2")
+    core.start("r3", timeout_ms=500)
+    core.one(core.report(2))
+    core.admit("s1", "s2", "s3", timeout_ms=900)
+    core.seal("s1", "s2", "s3")
+    core.admit("s4")
+    core.seal("s4")
+    core.admit("w1", "w2", "w3", "w4")
+    core.admit("w5", "w6", key=("m", "2", "b"), priority=0, timeout_ms=300)
+    core.admit("w1", "w7", tenant="u")
+    return core
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cancel_of_many_does_what_cancels_of_one_after_the_other_do(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte: what an older program wrote must mean the same."""
+    draw = Random(seed)
+    ids = [*[f"{kind}{n}" for kind in "rsw" for n in range(1, 8)], "new", "newer"]
+    names = [(draw.choice("ttu"), draw.choice(ids)) for _ in range(draw.choice((1, 5, 40)))]
+    record = r.Cancel(tuple(tenant for tenant, _ in names), tuple(each for _, each in names))
+
+    def one_by_one(
+        state: State, requests: Sequence[Request], kind: OutcomeKind, effects: list[Effect]
+    ) -> None:
+        for each in requests:
+            end_early(state, [each], kind, effects)
+
+    together = _in_all_stages()
+    done = together.do(record)
+    monkeypatch.setattr(retention, "end_each", one_by_one)
+    apart = _in_all_stages()
+    assert apart.do(record) == done
+    assert apart.state.digest == together.state.digest
+    assert content_of(apart.state) == content_of(together.state)
+
+
+def test_cancel_of_thousands_ends_them_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By themselves they took 14 us each, all in one turn of the loop."""
+    core = Core()
+    many = tuple(f"r{number}" for number in range(2000))
+    core.admit(*many)
+    calls, end_many = [], ending.end_many
+
+    def counted(*columns: Any) -> None:
+        calls.append(len(columns[1]))
+        end_many(*columns)
+
+    monkeypatch.setattr(ending, "end_many", counted)
+    assert set(core.one(r.Cancel(("t",) * 2000, many)).split()) == {"OK"}
+    assert calls == [2000]
+    assert core.state.counters.cancelled == 2000
+
+
+def test_requests_that_expire_together_do_so_in_log_order_wherever_they_came_from() -> None:
+    """Their timeouts differ, and they share a bucket: a snapshot knows nothing of either."""
+    core = Core(policy=Policy(expire_per_entry_max=2))
+    core.do(replace(core.admission("a", "b", "c"), timeout_ms=(5000, 5001, 5000)))
+    capture = Capture(core.state)
+    restored = Core()
+    restored.state = restore(capture.chunks())
+    capture.release()
+    restored.at_ms = core.at_ms
+    for each in (core, restored):
+        each.wait(9000)
+        assert [each.outcome(name) for name in "abc"] == ["expired", "expired", "open"]
+    assert restored.state.digest == core.state.digest
+
+
+def test_no_more_is_forgotten_than_may_be_where_a_deleted_batch_has_overdrawn() -> None:
+    core = Core(policy=Policy(outcome_retention_ms=100, expire_per_entry_max=3))
+    ended = [f"e{number}" for number in range(20)]
+    core.admit(*ended)
+    core.one(r.Cancel(("t",) * 20, tuple(ended)))
+    core.admit("a", "b", "c", "d", "e")
+    core.seal("a", "b", "c", "d", "e")
+    core.one(r.DeleteModel("m", "1"))
+    core.at_ms += 1000
+    core.do(r.Advance())  # the batch ends as a whole, five where three may
+    assert core.outcome("e") == "failed unknown_model"
+    assert core.state.oldest_kept <= 3

@@ -1,0 +1,117 @@
+"""What clients say of many requests by their ids: cancel, acknowledge, forget.
+
+Many ids are few records, and each id has its own answer. What lives here: those calls.
+What must never live here: a message's form, or a decision. Called by: doors, as a part
+of `api`. One thread: the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from coordinator.answers import error_of
+from coordinator.api_base import ApiBase, Name
+from coordinator.core.effects import Verdict, Verdicts
+from coordinator.proposer import copy_of
+from coordinator.submission import check_name
+from raftbatch import records as r
+from raftbatch.errors import InvalidRequest, RaftbatchError
+
+_NAMES = 1024
+"""Ids of one record: an entry is applied in one turn of the loop."""
+
+
+class NamesApi(ApiBase):
+    """See the module's docstring."""
+
+    async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
+        """Give requests the outcome `cancelled`, unless they have one.
+
+        Returns:
+            for each: OK, it is cancelled now; ENDED, it has an outcome, perhaps another;
+            UNKNOWN_REQUEST, nobody knows it, and if it comes, it is cancelled; or
+            OutcomeForgotten, Overloaded, QuotaExceeded.
+
+        Raises:
+            InvalidRequest: definite; a name is none, or there are too many.
+            RaftbatchError: the leader's.
+        """
+        answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
+        return await self._for_each(r.Cancel, names, answers)
+
+    async def acknowledge(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
+        """Note that outcomes were read: their bytes go, the ids stay known.
+
+        Returns:
+            for each: OK; or UnknownRequest, or InvalidRequest: it has no outcome yet.
+
+        Raises:
+            InvalidRequest: definite; a name is none, or there are too many.
+            RaftbatchError: the leader's.
+        """
+        return await self._for_each(r.Acknowledge, names, (Verdict.OK,))
+
+    async def forget(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
+        """Purge outcomes, as operators may; else as `acknowledge`."""
+        return await self._for_each(r.Forget, names, (Verdict.OK,))
+
+    async def _for_each(
+        self,
+        kind: type[r.Cancel | r.Acknowledge | r.Forget],
+        names: Sequence[Name],
+        answers: tuple[Verdict, ...],
+    ) -> list[Verdict | RaftbatchError]:
+        """Return what was done with each name; few records stand for many names.
+
+        Raises:
+            InvalidRequest: definite; a name is none, or there are too many.
+            RaftbatchError: the leader's; where some were done, it is the others' answer.
+        """
+        if len(names) > self._config.names_max:
+            raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
+        for tenant, request_id in names:
+            check_name("tenant", tenant)
+            check_name("request id", request_id)
+        parts = [names[first : first + _NAMES] for first in range(0, len(names), _NAMES)]
+        if len(parts) <= 1:
+            return await self._for_part(kind, names, answers) if parts else []
+        asked = [self._for_part(kind, part, answers) for part in parts]
+        landed = await asyncio.gather(*asked, return_exceptions=True)
+        errors = [each for each in landed if isinstance(each, BaseException)]
+        errors.sort(key=lambda error: getattr(error, "definite", False))
+        if errors and (len(errors) == len(parts) or not isinstance(errors[0], RaftbatchError)):
+            raise errors[0]
+        found: list[Verdict | RaftbatchError] = []
+        for part, each in zip(parts, landed, strict=True):
+            if isinstance(each, RaftbatchError):
+                found += [copy_of(each) for _ in part]
+            elif not isinstance(each, BaseException):
+                found += each
+        return found
+
+    async def _for_part(
+        self,
+        kind: type[r.Cancel | r.Acknowledge | r.Forget],
+        names: Sequence[Name],
+        answers: tuple[Verdict, ...],
+    ) -> list[Verdict | RaftbatchError]:
+        """Have one record for names proposed, and return what was done with each."""
+        record = kind(
+            tuple([tenant for tenant, _ in names]), tuple([request_id for _, request_id in names])
+        )
+        landed = await self._propose(record)
+        if not isinstance(landed, Verdicts):
+            raise error_of(landed.verdict, landed.message, landed.retry_after_ms)
+        said = dict(landed.messages)
+        found: list[Verdict | RaftbatchError] = []
+        for place, number in enumerate(landed.verdicts):
+            verdict = Verdict(number)
+            if verdict in answers:
+                found.append(verdict)
+            elif verdict is Verdict.VOID:
+                found.append(InvalidRequest("the request has no outcome yet"))
+            else:
+                message = said.get(place, "")
+                found.append(error_of(verdict, message, landed.retry_after_ms))
+        return found

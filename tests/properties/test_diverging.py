@@ -1,0 +1,42 @@
+"""A replica that is not what the others are stops, and nobody else: G6, G15.
+
+Whole clusters of the scheduler in which replicas are turned into other ones
+(`chaos.suites.diverging`), one a seed.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from chaos.runner import run_seeds, summary
+from chaos.suites.diverging import run_seed
+
+QUICK = range(3)
+LAST = 60
+HAPPENS = ("diverged", "handed_over", "died_before", "ok", "reruns", "transfers", "restarts")
+"""What drawn runs must reach: where one of these is 0, the suite has become blind."""
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_diverging_seed(seed: int) -> None:
+    """A few drawn runs, for those who cannot wait."""
+    counts = run_seed(seed)
+    assert counts["flipped"] > 0
+    assert counts["settled"] >= 2, "once before all lost their power, and once after"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_diverging_seeds() -> None:
+    """Some dozens more; a failure names its seed."""
+    seeds = range(QUICK.stop, LAST)
+    verdicts = list(run_seeds("diverging", seeds, min(2, os.cpu_count() or 1)))
+    for verdict in verdicts:
+        again = f"python -m chaos sim --suite diverging --seeds {verdict.seed}"
+        assert verdict.violation is None, f"{verdict.violation}\nagain: {again}"
+    counts = summary(verdicts)
+    assert counts["seeds"] == len(seeds)
+    for what in HAPPENS:
+        assert counts.get(what, 0) > 0, f"{what} never happened: the suite has become blind"
