@@ -188,7 +188,12 @@ def test_killed_executor_comes_back_under_its_id(tmp_path: Path) -> None:
         assert await scene.loud("a") == ["HANG ONCE!"]
         assert await asyncio.to_thread(second.terminate) == 0
 
-    run(tmp_path, test)
+    # Long enough that a busy machine has the second one ready within it.
+    run(
+        tmp_path,
+        test,
+        settings=SETTINGS.format(timeout_us=30_000_000) + "[leader]\nlease_ms = 10000\n",
+    )
 
 
 def test_broken_executor_is_suspended_and_resumes_once_its_warm_up_goes_well(

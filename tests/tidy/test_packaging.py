@@ -111,6 +111,7 @@ def test_wheel_brings_a_command_that_starts(
     assert run.stderr == b""
 
 
+@pytest.mark.serial  # it takes the ports that others may take, too
 def test_wheel_brings_a_cluster_that_starts_in_an_empty_folder(
     scripts: Path, tmp_path: Path
 ) -> None:
