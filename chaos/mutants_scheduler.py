@@ -63,7 +63,7 @@ SCHEDULER = [
         _CORE + "snapshot",
         "state.rate_ended, state.drained_per_s = values[14:]\n",
         "state.rate_ended, _ = values[14:]\n",
-        2,
+        3,
     ),
     # Log time.
     Mutant(
