@@ -191,7 +191,7 @@ SCHEDULER = [
         "                case ExecutorChanged(executor, incarnation, Change.JOINED):\n"
         "                    self._leases.renew(executor, incarnation, now_ns)\n",
         "",
-        23,
+        24,
     ),
     Mutant(
         "stale-outlook-not-built-anew",
@@ -339,7 +339,7 @@ SCHEDULER = [
         _NODE + "api_requests",
         "        elif not index:\n",
         "        elif False:\n",
-        22,
+        32,
     ),
     Mutant(
         "unknown-before-the-tickets-index",
