@@ -19,7 +19,7 @@ from dataclasses import replace
 from random import Random
 
 from chaos.suites.raft_trace import Trace, explained
-from chaos.suites.scheduler import CALM_S, SchedulerRun
+from chaos.suites.scheduler import CALM_S, ENDED_S, SchedulerRun
 from chaos.suites.scheduler_node import Node
 from chaos.suites.scheduler_options import Options, draw
 from chaos.worlds.loop import VirtualLoop
@@ -29,6 +29,7 @@ from raftbatch.ids import NodeId
 
 _AGAIN_S = (0.2, 2.0)  # after a flipped replica has ended, until another is flipped
 _FLIPS_MAX = 3
+_FOUND_S = 20.0  # once all is healed, while requests are taken in
 _NO_SNAPSHOTS = 1 << 40  # one of a flipped replica would bring it back as that
 
 
@@ -91,6 +92,23 @@ class DivergingRun(SchedulerRun):
         self._checker.flipped(name)
         self._flips["flipped"] += 1
         self._note(name, f"FLIPPED at {node.replica.state.index}")
+
+    def _settle(self, loop: VirtualLoop) -> None:
+        """As all runs do, once a replica that was flipped last of all has found that out.
+
+        That takes entries, up to the next milestone, and without this none would come.
+        """
+        if self._victim is not None:
+            self._wait(loop, _FOUND_S, self._goes_on)
+            self._wait(loop, ENDED_S, self._clients.left)
+        super()._settle(loop)
+
+    def _goes_on(self) -> str | None:
+        """Have something asked; return who differs and does not know it."""
+        if self._victim is None:
+            return None
+        self._clients.ask_one()
+        return f"{self._victim.node} differs from all others, and goes on"
 
     def _has_failed(self, name: NodeId, error: Fatal) -> None:
         victim = self._victim

@@ -45,8 +45,10 @@ from raftbatch.ids import NodeId
 CALM_S = 1.0
 """How long nothing fails, before the first fault."""
 
+ENDED_S = 60.0
+"""Within which every request must have its outcome: poison takes its time."""
+
 _HEALED_S = 10.0  # within which somebody must lead, and admit
-_ENDED_S = 60.0  # within which every request must have its outcome: poison takes its time
 _SETTLED_S = 15.0  # within which all replicas are equal, and nothing is under way
 _SLICE_S = 0.1
 _ASK_S = 0.5  # how often somebody asks whether all is well again
@@ -182,7 +184,7 @@ class SchedulerRun:
         self._recover(loop, "all was healed")
         self._checker.healed()
         clients.end()
-        self._wait(loop, _ENDED_S, clients.left)
+        self._wait(loop, ENDED_S, clients.left)
         self._settle(loop)
         self._checker.struck()
         for node in self._names:
@@ -192,7 +194,7 @@ class SchedulerRun:
         self._recover(loop, "all lost their power")
         self._checker.healed()
         clients.read_all()
-        self._wait(loop, _ENDED_S, clients.left)
+        self._wait(loop, ENDED_S, clients.left)
         self._settle(loop)
         self._checker.judge()
         self._look()
