@@ -26,6 +26,7 @@ from chaos.suites.raft_options import draw
 from chaos.suites.raft_replica import ListReplica
 from chaos.suites.raft_trace import Trace, explained
 from chaos.suites.raft_watched import WatchedLoop
+from chaos.tuning import tuned
 from chaos.worlds.cluster import SimCluster
 from chaos.worlds.ends import Endpoint, Port
 from chaos.worlds.loop import VirtualLoop
@@ -89,11 +90,13 @@ class RaftRun:
     def run(self) -> dict[str, int]:
         """Run all phases; return what was counted."""
         options, checker = self._options, self._checker
-        snapshotting.PIECE_BYTES_MAX = options.piece_bytes
-        applying._APPLY_BYTES_MAX = options.apply_bytes
         loop = WatchedLoop()
+        constants = (
+            (snapshotting, "PIECE_BYTES_MAX", options.piece_bytes),
+            (applying, "_APPLY_BYTES_MAX", options.apply_bytes),
+        )
         try:
-            with loop:
+            with tuned(*constants), loop:
                 wire = written_and_read if self._seed % _ENCODED_ONE_IN == 0 else None
                 cluster = SimCluster(
                     loop, self._seed, self._nodes, self._boot, wire=wire, bulk=BULK

@@ -28,6 +28,7 @@ from chaos.suites.scheduler_operator import Operator
 from chaos.suites.scheduler_options import Options, draw
 from chaos.suites.scheduler_requests import answer
 from chaos.suites.scheduler_trace import told
+from chaos.tuning import tuned
 from chaos.worlds.calls import CallOptions, Calls
 from chaos.worlds.cluster import SimCluster
 from chaos.worlds.ends import Endpoint, Port
@@ -97,13 +98,15 @@ class SchedulerRun:
 
     def run(self) -> dict[str, int]:
         """Run all phases; return what was counted."""
-        snapshotting.PIECE_BYTES_MAX = self._options.piece_bytes
-        applying._APPLY_BYTES_MAX = self._options.apply_bytes
-        time_note.NOTE_S = _NOTE_S
-        agreement.EVERY = _COMPARED_EVERY
         loop = self._loop
+        constants = (
+            (snapshotting, "PIECE_BYTES_MAX", self._options.piece_bytes),
+            (applying, "_APPLY_BYTES_MAX", self._options.apply_bytes),
+            (time_note, "NOTE_S", _NOTE_S),
+            (agreement, "EVERY", _COMPARED_EVERY),
+        )
         try:
-            with loop:
+            with tuned(*constants), loop:
                 self._set_up(loop)
                 self._phases(loop)
         except Violation:
