@@ -17,8 +17,8 @@ def test_constants_are_as_before_whatever_a_run_ends_with() -> None:
     every, note_s = agreement.EVERY, time_note.NOTE_S
     with pytest.raises(ValueError, match=r"8 0\.5"):
         _broken_run()
-    assert agreement.EVERY == every
-    assert time_note.NOTE_S == note_s
+    assert every == agreement.EVERY
+    assert note_s == time_note.NOTE_S
 
 
 def test_constant_that_is_none_is_refused() -> None:
