@@ -97,9 +97,23 @@ DIVERGING = [
     Mutant(
         "doubt-that-was-answered-stops-the-node",
         _AGREEMENT,
-        "            self.counts.agreed_total += 1\n            self._end_doubt()\n",
-        "            self.counts.agreed_total += 1\n",
+        "                self._end_doubt()\n",
+        "                pass\n",
         _by("silent_voter_has_some_time_to_decide"),
+    ),
+    Mutant(
+        "doubt-answered-by-what-was-before-it",
+        _AGREEMENT,
+        "            if index >= self._doubted_index:\n",
+        "            if True:\n",
+        _by("doubt_is_not_answered_by_an_earlier_milestone"),
+    ),
+    Mutant(
+        "doubt-where-a-later-milestone-has-answered",
+        _AGREEMENT,
+        "        elif count >= quorum or index <= self._agreed_index:\n",
+        "        elif count >= quorum:\n",
+        _by("later_milestone_vouches_for_those_before_it"),
     ),
     Mutant(
         "leadership-handed-to-one-that-erred-too",

@@ -138,6 +138,7 @@ class Agreement:
         self._agreed_index = 0
         self._blamed: dict[NodeId, None] = {}
         self._doubt: asyncio.TimerHandle | None = None
+        self._doubted_index = 0
         self._handing: asyncio.Task[None] | None = None
 
     # As a listener of the replica.
@@ -175,11 +176,15 @@ class Agreement:
     # What members tell.
 
     def came(self, peer: NodeId) -> None:
-        """Tell a member that has connected the last milestones; what it told before is over."""
+        """Tell a member that has connected the last milestones; what it told before is over.
+
+        Also what it told in a life that the membership knows, where it has begun another.
+        """
         self._theirs.pop(peer, None)
         self._blamed.pop(peer, None)
         milestones = tuple(self._own.items())[-DIGESTS_MAX:]
-        if milestones and not self.is_over:
+        is_member = self._log.membership.get(peer) is not None
+        if milestones and is_member and not self.is_over:
             self._log.tell(peer, Digests(milestones))
 
     def heard(self, peer: NodeId, digests: Digests) -> None:
@@ -219,8 +224,8 @@ class Agreement:
         others = {node: digest for node, digest in told.items() if digest != own}
         if count >= quorum and most != own:
             self._stop(self._contradicted(index, own, most, votes), most)
-        elif count >= quorum:
-            self._agreed(index, others)
+        elif count >= quorum or index <= self._agreed_index:
+            self._agreed(index, others)  # at the latter too: digests roll on
         elif others and count + len(voters) - len(votes) < quorum:
             self._stop(self._undecided(index, told, "no majority of the voters agrees"), None)
         elif any(node in votes for node in others):
@@ -231,7 +236,8 @@ class Agreement:
         if index > self._agreed_index:
             self._agreed_index = index
             self.counts.agreed_total += 1
-            self._end_doubt()
+            if index >= self._doubted_index:
+                self._end_doubt()
         for node in others:
             if node not in self._blamed:
                 self._blamed[node] = None
@@ -242,6 +248,7 @@ class Agreement:
         """Give those who are silent some time to say who is right."""
         if self._doubt is not None:
             return
+        self._doubted_index = index
         self.counts.doubts_total += 1
         _LOG.warning("digest.doubted", extra=fields(index=index, digests=_listed(told)))
         error = self._undecided(

@@ -69,7 +69,8 @@ class ApiConfig:
         submissions_max: requests of one call.
         names_max: ids of one call to cancel, acknowledge or forget.
         waits_max: calls that wait for an outcome at one time, a few hundred bytes each.
-        index_waits_max: calls that wait for an index; each is looked at when one is reached.
+        index_waits_max: calls that wait for an index; each is looked at when one is reached. Not
+            less than the calls of all clients: each that was handed on waits for its own.
         timeout_ms_max: the longest that one call waits for an outcome.
         find_ms: how long a call waits, of its own time, for a request that this node does not
             know yet: for its ticket's index, or for the leader's word that there is none.
@@ -78,7 +79,7 @@ class ApiConfig:
     submissions_max: int = 4096
     names_max: int = 4096
     waits_max: int = 100_000
-    index_waits_max: int = 1000
+    index_waits_max: int = 4096
     timeout_ms_max: int = 3_600_000
     find_ms: int = 2000
 

@@ -94,7 +94,7 @@ class Driver:
             the oldest go first, and all may be lost.
         peers: the way to them.
         transport: hands in what they say.
-        on_digests, on_came: told what members tell of their replicas, and that one has come.
+        on_digests, on_came: told what members tell of their replicas, and who has connected.
         watchers: told when role, term, leader or `is_caught_up` has changed, and at the end.
     """
 
@@ -181,7 +181,7 @@ class Driver:
     def came(self, peer: NodeId, incarnation: int) -> None:
         """Take in a new connection."""
         self.transport.came(peer, incarnation)
-        if self.on_came is not None and self.core.lives.is_member(peer):
+        if self.on_came is not None:  # also another life than the member's: that one is over
             self.on_came(peer)
 
     def heard(self, peer: NodeId, digests: Digests) -> None:

@@ -153,7 +153,7 @@ class ReplicatedLog:
     # Beside the log: replicas that tell each other what they are.
 
     def hear(self, told: Callable[[NodeId, Digests], None], came: Callable[[NodeId], None]) -> None:
-        """Say who takes in the digests that members tell, and that a member has come.
+        """Say who takes in the digests that members tell, and that somebody has connected.
 
         Both are called on the loop; a `Fatal` that they raise stops the node.
         """

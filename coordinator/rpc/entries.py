@@ -38,6 +38,7 @@ MESSAGE_BYTES = 1 << 20
 """What a message holds of entries at most."""
 
 _TURN_BYTES = 1 << 16
+_ENTRY_BYTES = 64  # that an entry is counted as beside its content: an empty one takes time too
 _RETRY_MS = 1000
 
 
@@ -156,7 +157,7 @@ def messages(
                 more=place < len(parts) - 1,
                 membership=membership,
             )
-            held += len(part)
+            held += len(part) + _ENTRY_BYTES
         if held >= min(bytes_max, _TURN_BYTES):
             yield reply
             reply, held = pb.EntriesReply(), 0

@@ -360,8 +360,9 @@ class Forwarder:
         while queue and room > 0:
             item = queue[0]
             if not item.is_settled and item.size > whole:
-                error = PayloadTooLarge(f"{item.size} bytes are more than the leader takes")
-                self._settle(item, item.judged(error))
+                why = f"{item.size} bytes are more than the leader takes"
+                # It was not asked, and so says nothing of an earlier try.
+                self._settle(item, item.late(why) if item.is_lost else PayloadTooLarge(why))
             if item.is_settled:
                 queue.popleft()
                 continue

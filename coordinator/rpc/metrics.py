@@ -90,7 +90,7 @@ class NodeMetrics:
         Args:
             accept: the header of that name; it chooses between Prometheus's two forms.
         """
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = _form(accept)
         return partial(encode, _Taken(list(self.collect()), self._process)), content_type
 
     def collect(self) -> Iterator[Metric]:
@@ -200,6 +200,14 @@ class _Taken(CollectorRegistry):
     def collect(self) -> Iterator[Metric]:
         yield from self._taken
         yield from self._process.collect()
+
+
+def _form(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """Return what makes text, and its content type; of a header that makes no sense, the older."""
+    try:
+        return choose_encoder(accept if accept.isascii() else "")
+    except (TypeError, ValueError):  # the library compares a version with numbers, whatever it is
+        return choose_encoder("")
 
 
 def _of_state(state: State) -> Iterator[Metric]:

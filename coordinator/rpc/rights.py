@@ -28,7 +28,7 @@ from coordinator.core.batches import is_current
 from coordinator.node import Node
 from coordinator.replica import Replica
 from coordinator.rpc.errors import abort
-from raftbatch.errors import PermissionDenied, RaftbatchError
+from raftbatch.errors import NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.roles import Role, lacking
 from raftbatch.v1 import dispatch_pb2
 
@@ -38,6 +38,7 @@ Details = grpc.HandlerCallDetails
 if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
 
+_RETRY_MS = 100
 _PACKAGE = "/raftbatch.v1."
 _ASKS = (Role.CLIENT, Role.OPERATOR, Role.PEER)
 _CALLS: dict[str, tuple[Role, ...]] = {
@@ -84,7 +85,7 @@ class Rights(grpc.aio.ServerInterceptor):
         """Refuse who may not.
 
         Raises:
-            PermissionDenied: definite.
+            PermissionDenied, NoLeader: definite.
         """
         name, uris = _certificate(context)
         roles = self._node.access.roles(name, uris)
@@ -113,9 +114,18 @@ class Rights(grpc.aio.ServerInterceptor):
                     yield getattr(each, kind).executor
 
     def _holder(self, lapse: dispatch_pb2.Lapse) -> Iterator[str]:
-        """Yield who holds what a lapse is about: it names a batch and its fence alone."""
+        """Yield who holds what a lapse is about: it names a batch and its fence alone.
+
+        Raises:
+            NoLeader: definite; whose that is, is not known here yet.
+        """
         replica = self._node.replica
-        batch = replica.state.batches.get(lapse.batch) if isinstance(replica, Replica) else None
+        if not isinstance(replica, Replica):
+            return
+        if lapse.fence > replica.index:
+            said = f"this node has applied {replica.index}, and the fence is {lapse.fence}"
+            raise NoLeader(f"{said}: report again", retry_after_ms=_RETRY_MS)
+        batch = replica.state.batches.get(lapse.batch)
         if batch is not None and is_current(batch, lapse.attempt, lapse.fence):
             yield batch.executor
 

@@ -236,3 +236,26 @@ def test_no_message_is_more_than_the_leader_takes(tmp_path: Path) -> None:
         session.cancel()
 
     play(tmp_path, test)
+
+
+def test_request_that_another_leader_would_not_take_may_be_known_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """Files may differ in what a message may hold, and the answer to the first try was lost."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel, nodes: list[FakeNode]) -> None:
+        [leader, _] = nodes
+
+        async def lose(session: FakeSession, request: pb.SessionRequest) -> bool:
+            leader.message_bytes_max = 300
+            await session.end()
+            return True
+
+        leader.hook = lose
+        request = submit("a")
+        request.submissions[0].payload = bytes(1_000)
+        reply = await GatewayStub(channel).Submit(request)
+        error = reply.results[0].error
+        assert (error.slug, error.definite) == ("outcome_unknown", False)
+
+    play(tmp_path, test)

@@ -180,6 +180,9 @@ def test_metrics_come_in_the_form_that_is_asked_for(tmp_path: Path) -> None:
         newer = await asked.ask("/metrics", more="Accept: application/openmetrics-text\r\n")
         assert newer.headers["content-type"].startswith("application/openmetrics-text")
         assert newer.body.endswith(b"# EOF\n")
+        for accept in ("text/plain;version=x", "application/openmetrics-text;version=1.é"):
+            odd = await asked.ask("/metrics", more=f"Accept: {accept}\r\n")
+            assert (odd.status, odd.headers) == (200, plain.headers), "as who asks for nothing"
 
     run(tmp_path, test)
 

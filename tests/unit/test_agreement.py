@@ -179,6 +179,28 @@ def test_silent_voter_has_some_time_to_decide(loop: VirtualLoop) -> None:
     assert scene.retired == 1
 
 
+def test_later_milestone_vouches_for_those_before_it(loop: VirtualLoop) -> None:
+    """Digests roll on: who began anew behind one that differs cannot speak of it, and need not."""
+    scene = Scene(loop)
+    scene.upto(2 * EVERY)
+    scene.hears(N3, 2 * EVERY)
+    scene.hears(N2, EVERY, wrong="wrong")  # it is behind, and N3 has forgotten so much
+    assert scene.agreement.counts.doubts_total == 0
+    assert scene.agreement.counts.differing_total == 1
+    scene.loop.run_for(2 * DOUBT_S)
+    assert (scene.log.failure, scene.agreement.is_over) == (None, False)
+
+
+def test_doubt_is_not_answered_by_an_earlier_milestone(loop: VirtualLoop) -> None:
+    scene = Scene(loop)
+    scene.upto(2 * EVERY)
+    scene.hears(N2, 2 * EVERY, wrong="wrong")
+    scene.hears(N3, EVERY)  # what it has since, it does not say
+    assert scene.agreement.counts.agreed_total == 1
+    scene.loop.run_for(DOUBT_S + 1)
+    assert isinstance(scene.log.failure, Diverged)
+
+
 def test_snapshot_ends_a_doubt(loop: VirtualLoop) -> None:
     scene = Scene(loop)
     scene.upto(EVERY)
@@ -258,6 +280,9 @@ def test_member_that_comes_is_told_the_last_milestones_and_begins_anew(loop: Vir
     assert len(milestones) == DIGESTS_MAX
     scene.hears(N3, EVERY, wrong="its life before")  # no majority with what N2 said before
     assert not scene.agreement.is_over
+    scene.log.told.clear()
+    scene.process.call(scene.agreement.came, N4)  # no member
+    assert scene.log.told == []
 
 
 def test_learner_and_stranger_have_no_vote(loop: VirtualLoop) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.api import ApiConfig
 from coordinator.config import ServerLimits, load_all, load_node
 from coordinator.raft.timing import Timing
 from raftbatch.config import load
@@ -269,3 +270,7 @@ def test_cluster_config_that_explains_shows_the_defaults(tmp_path: Path) -> None
     assert isinstance(put, PutModel)
     assert tuple(first) == default.founding
     assert replace(put.model, config=b"") == Model("echo", "1")  # but for what it takes and gives
+
+
+def test_each_call_that_was_handed_on_may_wait_for_its_index() -> None:
+    assert ApiConfig().index_waits_max >= ServerLimits().calls_max

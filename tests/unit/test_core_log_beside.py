@@ -71,10 +71,10 @@ def test_digests_of_a_members_present_life_are_handed_on(bench: Bench) -> None:
     call(log.connected, N3, 1)  # a stranger
     call(log.receive, N3, TOLD)
     assert heard.said == [(N2, TOLD)]
-    assert heard.came == []
+    assert heard.came == [N2, N3]  # what an earlier life of it told is over
     call(log.disconnected, N2)
     call(log.connected, N2, 1)
-    assert heard.came == [N2]
+    assert heard.came == [N2, N3, N2]
     assert bench.failures == []
 
 

@@ -245,3 +245,10 @@ def test_batch_is_told_within_a_bound() -> None:
     core.seal(*[f"r{number}" for number in range(count)])
     found = batch_state(core.state, 1)
     assert (len(found.members), found.batch.open_requests) == (MEMBERS_SHOWN_MAX, count)
+
+
+def test_message_holds_no_more_entries_than_a_turn_may_take() -> None:
+    entries = [Entry(index, 1, b"x") for index in range(1, 20_001)]
+    replies = list(messages(entries, cuts=True, opaque=True))
+    assert sum(len(reply.entries) for reply in replies) == 20_000
+    assert max(len(reply.entries) for reply in replies) <= 1024

@@ -178,6 +178,7 @@ def test_executor_gives_back_what_it_holds_itself(node: Node) -> None:
     held = SimpleNamespace(executor="gpu-1", fence=9, assigned=2)
     assert isinstance(node.replica, Replica)
     node.replica.state.batches[5] = cast("Any", held)
+    node.replica.index = 9
     lapse = _report(lapse=dispatch_pb2.Lapse(batch=5, attempt=2, fence=9))
     stale = _report(lapse=dispatch_pb2.Lapse(batch=5, attempt=1, fence=8))
     own, other = Context("gpu-1", URI + "executor"), Context("gpu-2", URI + "executor")
@@ -186,6 +187,11 @@ def test_executor_gives_back_what_it_holds_itself(node: Node) -> None:
     assert other.error is not None
     assert "is about the executor 'gpu-1'" in other.error.message
     assert _call(node, "Dispatch/Report", other, stale) == "served", "and is told that it is stale"
+    ahead = _report(lapse=dispatch_pb2.Lapse(batch=6, attempt=1, fence=10))
+    for context in (own, other):  # whoever will hold it, this node cannot say yet
+        assert _call(node, "Dispatch/Report", context, ahead) is None
+        assert context.error is not None
+        assert (context.error.slug, context.error.definite) == ("no_leader", True)
 
 
 def _report(**what: Any) -> dispatch_pb2.ReportRequest:
