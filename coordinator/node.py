@@ -240,7 +240,7 @@ class Node:
         self._opened()
         if not isinstance(self.replica, Replica):
             return []
-        state = self.replica.state
+        state = self.state_to_read()
         if not state.term:  # the first Lead brings the first models
             raise NoLeader(f"{self.config.node_id} has heard of no leader yet", retry_after_ms=100)
         return [
@@ -261,8 +261,6 @@ class Node:
             raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
         return self.scheduler.api
 
-    # What operators read.
-
     def log_to_read(self) -> ReplicatedLog:
         """Return the log.
 
@@ -275,9 +273,11 @@ class Node:
         """Return the scheduler's state, by what this node has applied.
 
         Raises:
-            NoLeader, InvalidRequest: definite; there is none yet, or never.
+            NoLeader, InvalidRequest, Draining: definite; there is none yet, or never, or it erred.
         """
         self._opened()
+        if self.scheduler is not None and self.scheduler.has_erred:
+            raise Draining(f"{self.config.node_id} stops: its state is not to be trusted")
         if not isinstance(self.replica, Replica):
             raise InvalidRequest(f"{self.config.node_id} replicates entries that mean nothing")
         return self.replica.state

@@ -30,6 +30,8 @@ def why_not_ready(node: Node, pulse: Pulse | None) -> list[str]:
         return waits or ["this node starts"]
     if log.failure is not None:
         return [f"this node has failed: {log.failure}"]
+    if node.scheduler is not None and node.scheduler.has_erred:
+        return ["this node stops: its state is not what a majority has"]
     if log.leader is None:
         return ["no leader is known: too few nodes can reach each other, or they elect one"]
     if isinstance(node.replica, Replica) and node.replica.state.term != log.term:

@@ -97,6 +97,11 @@ class Scheduler:
         self.api.close()
         self._feed.close()
 
+    @property
+    def has_erred(self) -> bool:
+        """Whether this node's state is not what a majority has, and must be told to nobody."""
+        return self.agreement.is_over
+
     def _retire(self) -> None:
         """Answer nobody any more: those whose entries are under way are told that this node
         will not know their end."""

@@ -62,6 +62,7 @@ class _Leader(FakeLeader):
 
 class _Scheduler:
     def __init__(self, scene: Scene) -> None:
+        self.has_erred = False
         self.leader = _Leader(scene)
         log = cast("ReplicatedLog", FakeLog())
         self.api = Api(scene.replica, self.leader, log, Feed(scene.replica, "n1"), "n1")

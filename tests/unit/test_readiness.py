@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +11,7 @@ from coordinator.node import Phase
 from coordinator.pulse import Pulse
 from coordinator.readiness import why_no_model, why_not_ready
 from raftbatch import records as r
-from raftbatch.errors import DiskFailed
+from raftbatch.errors import DiskFailed, Draining
 from raftbatch.settings import Model
 from tests.unit.http_scene import N2, HttpScene
 
@@ -62,6 +62,17 @@ def test_node_that_stops_or_has_failed_is_not_ready(scene: HttpScene) -> None:
     assert why(scene) == "this node has failed: the disk is gone"
     scene.node.stop_taking()
     assert why(scene) == "this node stops"
+
+
+def test_node_that_has_erred_is_not_ready_and_tells_nothing_of_its_state(scene: HttpScene) -> None:
+    assert scene.node.state_to_read() is scene.replica.state
+    assert scene.node.scheduler is not None
+    cast("Any", scene.node.scheduler).has_erred = True
+    assert why(scene) == "this node stops: its state is not what a majority has"
+    with pytest.raises(Draining, match="not to be trusted"):
+        scene.node.state_to_read()
+    with pytest.raises(Draining, match="not to be trusted"):
+        scene.node.models("")
 
 
 def test_model_is_ready_where_an_executor_has_it_and_takes_batches(scene: HttpScene) -> None:
