@@ -6,12 +6,10 @@ Whole clusters of the scheduler in which replicas are turned into other ones
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from chaos.runner import run_seeds, summary
 from chaos.suites.diverging import run_seed
+from tests.properties.seeds import PROCESSES, expect_all, run_all
 
 QUICK = range(3)
 LAST = 60
@@ -31,12 +29,4 @@ def test_diverging_seed(seed: int) -> None:
 @pytest.mark.timeout(600)
 def test_diverging_seeds() -> None:
     """Some dozens more; a failure names its seed."""
-    seeds = range(QUICK.stop, LAST)
-    verdicts = list(run_seeds("diverging", seeds, min(2, os.cpu_count() or 1)))
-    for verdict in verdicts:
-        again = f"python -m chaos sim --suite diverging --seeds {verdict.seed}"
-        assert verdict.violation is None, f"{verdict.violation}\nagain: {again}"
-    counts = summary(verdicts)
-    assert counts["seeds"] == len(seeds)
-    for what in HAPPENS:
-        assert counts.get(what, 0) > 0, f"{what} never happened: the suite has become blind"
+    expect_all(run_all("diverging", range(QUICK.stop, LAST), PROCESSES), HAPPENS)

@@ -12,23 +12,15 @@ import sys
 
 import pytest
 
-from chaos.runner import run_seeds, summary
 from chaos.suites.raft import run_seed
 from chaos.worlds.points import missed, without_points
+from tests.properties.seeds import expect_all, run_all
 
 QUICK = range(6)
 REMEMBERED = (2487,)  # a leader stands down after the heal: its write began on a slow disk before
+HAPPENS = ("acks", "reads", "crashes", "installs", "transfers", "changes", "joins", "wipes")
 CHUNK = 25  # small enough that two workers end together
 _POINTS_MIN = 10  # of some fifty, in a chunk; in all three hundred seeds it is nearly every one
-
-
-def run_all(suite: str, seeds: range) -> dict[str, int]:
-    """Run seeds; return what was counted, and fail with the first violation."""
-    verdicts = list(run_seeds(suite, seeds, 1))
-    for verdict in verdicts:
-        again = f"python -m chaos sim --suite {suite} --seeds {verdict.seed}"
-        assert verdict.violation is None, f"{verdict.violation}\nagain: {again}"
-    return summary(verdicts)
 
 
 @pytest.mark.parametrize("seed", [*QUICK, *REMEMBERED])
@@ -46,9 +38,7 @@ def test_raft_seeds(first: int) -> None:
     """Three hundred drawn runs in all; a failure names its seed."""
     seeds = range(first, min(first + CHUNK, 300))
     counts = run_all("raft", seeds)
-    assert counts["seeds"] == len(seeds)
-    for what in ("acks", "reads", "crashes", "installs", "transfers", "changes", "joins", "wipes"):
-        assert counts[what] > 0, f"{what} never happened: the suite has become blind"
+    expect_all(counts, HAPPENS)
     reached = without_points(counts)["points"]
     assert reached >= _POINTS_MIN, f"nobody died at {missed(counts)}"
 

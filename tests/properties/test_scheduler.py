@@ -7,14 +7,13 @@ Whole clusters of the product in the simulated world, with executors and clients
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
-from chaos.runner import run_seeds, summary
 from chaos.suites.scheduler import run_seed, trace_digest
+from tests.properties.seeds import PROCESSES, expect_all, run_all
 
 QUICK = range(8)
 LAST = 88
@@ -64,15 +63,7 @@ def test_scheduler_seed(seed: int) -> None:
 @pytest.mark.timeout(600)
 def test_scheduler_seeds() -> None:
     """Some dozens more; a failure names its seed."""
-    seeds = range(QUICK.stop, LAST)
-    verdicts = list(run_seeds("scheduler", seeds, min(2, os.cpu_count() or 1)))
-    for verdict in verdicts:
-        again = f"python -m chaos sim --suite scheduler --seeds {verdict.seed}"
-        assert verdict.violation is None, f"{verdict.violation}\nagain: {again}"
-    counts = summary(verdicts)
-    assert counts["seeds"] == len(seeds)
-    for what in HAPPENS:
-        assert counts.get(what, 0) > 0, f"{what} never happened: the suite has become blind"
+    expect_all(run_all("scheduler", range(QUICK.stop, LAST), PROCESSES), HAPPENS)
 
 
 def test_scheduler_seed_is_repeated_by_the_command_that_anybody_can_run() -> None:
