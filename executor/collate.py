@@ -274,7 +274,10 @@ def _filled(declared: Tensor, column: Sequence[Any], errors: dict[int, ItemError
         if _fits(declared, array.shape):
             good[row] = array
         else:
-            said = f"{declared.name!r} has the shape {list(array.shape)}: {list(declared.dims)}"
+            said = (
+                f"{declared.name!r} has the shape {list(array.shape)} for each row, and declares "
+                f"{list(declared.dims)}"
+            )
             errors.setdefault(row, ItemError(said, BAD_OUTPUT))
     shapes = {each.shape for each in good.values()}
     if len(shapes) > 1:

@@ -52,8 +52,10 @@ def load_class(files: Files, load: Load) -> type[Any]:
     if not load.class_name:
         models = [name for name, value in classes.items() if hasattr(value, "predict")]
         if len(models) != 1:
-            there = f"several: name one of {', '.join(models)}" if models else "none"
-            raise CannotLoad(f"{load.name}: {where} has no one class with `predict`, but {there}")
+            if not models:
+                raise CannotLoad(f"{load.name}: {where} has no class with `predict`")
+            several = f"several classes with `predict`: name one of {', '.join(models)}"
+            raise CannotLoad(f"{load.name}: {where} has {several}")
         return classes[models[0]]
     found = getattr(module, load.class_name, None)
     if not isinstance(found, type):

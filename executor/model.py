@@ -1,6 +1,6 @@
 """What a model is, to whoever writes one.
 
-    from executor.model import ItemError, Tensor
+    from executor.model import Tensor
 
     class Shout:
         inputs = [Tensor("text", "BYTES", (1,))]
@@ -44,8 +44,9 @@ class Tensor:
     Attributes:
         name: of the tensor.
         datatype: as in the Open Inference Protocol: FP32, INT64, BYTES …
-        dims: dimensions, without the batch axis; -1 is free: requests whose free dimensions
-            are in the same bucket share a batch, and are padded to it.
+        dims: dimensions, without the batch axis; none: a row is a single number, so that a plain
+            list of them will do; -1 is free: requests whose free dimensions are in the same
+            bucket share a batch, and are padded to it.
         buckets: sizes to which free dimensions are padded, rising; beyond the last, to its
             next multiple; none: to the largest of the batch. Clients make the batch key by
             them, so a configuration names the same ones.

@@ -79,7 +79,7 @@ def test_good_model_is_run_at_each_size_and_its_tables_are_written(tmp_path: Pat
     [
         ('return {"y": x}', "bad_output: the output 'n' is missing", ""),
         ('return {"y": x, "n": x[:, 0]}', "bad_output: 'n' is float32, which is no INT64", ""),
-        ('return {"y": x[:, 0], "n": [1] * len(x)}', "bad_output: 'y' has the shape []", ""),
+        ('return {"y": x[:, 0], "n": [1] * len(x)}', "'y' has the shape [] for each row", ""),
         (
             'return {"y": x, "n": [1]}',
             "1 request, 3 rows, length 4: bad_output: 'n' has 1 rows",
@@ -115,8 +115,8 @@ def test_what_is_wrong_with_a_model_is_named(
     [
         ("def f(:", "mine.py", 1, "mine.py:1: def f(:"),
         ("import nothing_like_it", "mine.py", 1, "No module named 'nothing_like_it'"),
-        ("x = 1", "mine.py", 1, "has no one class with `predict`, but none"),
-        (MODEL + WRONG.format(body=""), "mine.py", 1, "several: name one of Good, Wrong"),
+        ("x = 1", "mine.py", 1, "has no class with `predict`"),
+        (MODEL + WRONG.format(body=""), "mine.py", 1, "several classes with `predict`: name one"),
         (MODEL, "mine.py:Better", 1, "has no class 'Better', only Good"),
         (MODEL, "other.py", 2, "there is no such Python file"),
         (MODEL.replace('print("noise")', '{}["weights"]'), "mine.py", 1, 'load: {}["weights"]'),
