@@ -169,7 +169,7 @@ async def connected(
                 await channel.channel_ready()
         except TimeoutError:
             text = f"{target} does not answer: {await _why_not(channel)}"
-            if cluster.certificates is None:
+            if not cluster.known:  # else the file has said whether there is TLS
                 text += ". Where it wants TLS, name the cluster's file with --config"
             raise CallFailed(text, "", is_definite=True) from None
         try:

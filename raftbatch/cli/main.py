@@ -7,6 +7,7 @@ a file that cannot be used, 3 outcome unknown.
 import errno
 import sys
 from contextlib import suppress
+from inspect import getdoc
 from typing import Annotated
 
 import typer
@@ -36,12 +37,14 @@ app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
 app.command("executor", help=paragraphs(executor.HELP))(executor.executor)
 app.command("status", help=paragraphs(status.HELP))(status.status)
 for _command in (requests.infer, requests.submit, requests.result, requests.cancel):
-    app.command(epilog=requests.EXITS)(_command)
+    app.command(help=paragraphs(getdoc(_command) or ""), epilog=paragraphs(requests.EXITS))(
+        _command
+    )
 app.add_typer(members.app, name="members")
-app.command("transfer", epilog=members.EXITS)(members.transfer)
+app.command("transfer", epilog=paragraphs(members.EXITS))(members.transfer)
 app.add_typer(config.app, name="config")
-log.app.command(epilog=tail.EXITS)(tail.tail)
-log.app.command(epilog=tail.EXITS)(tail.show)
+log.app.command(epilog=paragraphs(tail.EXITS))(tail.tail)
+log.app.command(epilog=paragraphs(tail.EXITS))(tail.show)
 app.add_typer(models.app, name="models")
 app.add_typer(log.app, name="log")
 app.add_typer(stories.requests, name="request")

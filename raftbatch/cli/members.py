@@ -23,7 +23,7 @@ from raftbatch.cli.calls import (
     run,
 )
 from raftbatch.cli.status import member_object, statuses
-from raftbatch.cli.text import Table, printable, terminal
+from raftbatch.cli.text import Table, paragraphs, printable, terminal
 
 if TYPE_CHECKING:
     from raftbatch.v1.admin_pb2 import StatusReply
@@ -80,7 +80,7 @@ def list_members(
     table.flush()
 
 
-@app.command(epilog=EXITS)
+@app.command(epilog=paragraphs(EXITS))
 def add(
     node: NodeArgument,
     peer: Annotated[
@@ -109,7 +109,7 @@ def add(
     )
 
 
-@app.command(epilog=EXITS)
+@app.command(epilog=paragraphs(EXITS))
 def promote(
     node: NodeArgument,
     config: ConfigOption = "",
@@ -127,7 +127,7 @@ def promote(
     _done(as_json, f"{node} votes", {"node": node})
 
 
-@app.command(epilog=EXITS)
+@app.command(epilog=paragraphs(EXITS))
 def remove(
     node: NodeArgument,
     force: Annotated[
@@ -149,7 +149,7 @@ def remove(
     _done(as_json, f"{node} is removed", {"node": node})
 
 
-@app.command(epilog=EXITS)
+@app.command(epilog=paragraphs(EXITS))
 def move(
     node: NodeArgument,
     peer: Annotated[
@@ -173,7 +173,7 @@ def move(
 
 def transfer(
     node: Annotated[
-        str, typer.Argument(metavar="[NODE]", help="To whom; else to the voter that holds most.")
+        str, typer.Argument(metavar="NODE", help="To whom; else to the voter that holds most.")
     ] = "",
     config: ConfigOption = "",
     address: AddressOption = None,

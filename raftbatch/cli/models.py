@@ -50,7 +50,7 @@ def _group() -> None:
 @app.command(help=paragraphs(HELP))
 def check(
     what: Annotated[
-        str, typer.Argument(metavar="[WHAT]", help="A file, FILE:CLASS, or a model's name.")
+        str, typer.Argument(metavar="WHAT", help="A file, FILE:CLASS, or a model's name.")
     ] = "",
     config: Annotated[
         str, typer.Option("--config", metavar="FILE", help="A cluster's configuration, or models.")

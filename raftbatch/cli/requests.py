@@ -28,7 +28,7 @@ from raftbatch.cli.calls import (
 )
 from raftbatch.cli.text import printable
 from raftbatch.cli.waiting import say_if_nobody_runs
-from raftbatch.errors import NoLeader, RaftbatchError, UnknownModel
+from raftbatch.errors import NoLeader, OutcomeForgotten, RaftbatchError, UnknownModel
 
 if TYPE_CHECKING:
     from raftbatch.client import Client, ClientOptions, Result
@@ -48,7 +48,7 @@ ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="The model's
 TextArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[TEXT]",
+        metavar="TEXT",
         help="The input, where the model has one; - for a JSON object of all inputs on standard "
         "input.",
     ),
@@ -179,7 +179,8 @@ def result(
 ) -> None:
     """Wait for the outcome of a request that was submitted, and print its outputs.
 
-    What is printed is acknowledged: it cannot be had again.
+    What is printed is acknowledged: it cannot be had again. Outputs have one element for each row,
+    also where the request was for a single one.
     """
     found = _call(
         config,
@@ -276,17 +277,29 @@ def _ended(call: Callable[[], T]) -> T:
     try:
         return call()
     except RaftbatchError as error:
-        unknown = "" if error.definite else "It may have happened or not: "
-        typer.echo(f"Error: {unknown}{printable(error.message)}{_next(error)}", err=True)
+        typer.echo(f"Error: {_before(error)}{printable(error.message)}{_next(error)}", err=True)
         raise typer.Exit(EXIT_FAILED if error.definite else EXIT_UNKNOWN) from None
+
+
+def _before(error: RaftbatchError) -> str:
+    """Return what the message itself does not say."""
+    from raftbatch.client import RequestFailed
+
+    if isinstance(error, RequestFailed):
+        return f"the request failed: {printable(error.code)}: "
+    return "" if error.definite else "It may have happened or not: "
 
 
 def _next(error: RaftbatchError) -> str:
     """Return what to try."""
     if not error.definite:
-        return ". Ask again with the same request id."
+        return (
+            ". Ask again with the same request id; `raftbatch request show` tells what came of it."
+        )
     if isinstance(error, UnknownModel):
         return ". Models stand in the cluster's configuration file, as [models.NAME]."
+    if isinstance(error, OutcomeForgotten):
+        return ". What it was, `raftbatch request show` tells."
     if isinstance(error, NoLeader):
         return ". Try `raftbatch status`."
     return ""

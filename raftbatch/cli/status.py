@@ -61,7 +61,7 @@ Exit status: 0 every node answered, 1 one did not, 2 wrong usage.
 
 def status(
     addresses: Annotated[
-        list[str] | None, typer.Argument(metavar="[HOST:PORT]...", help="Client addresses.")
+        list[str] | None, typer.Argument(metavar="HOST:PORT", help="Client addresses.")
     ] = None,
     config: ConfigOption = "",
     timeout_s: TimeoutOption = 3.0,

@@ -34,7 +34,7 @@ from raftbatch.cli.telling import (
     request_lines,
     request_object,
 )
-from raftbatch.cli.text import Write, printable, printing, terminal
+from raftbatch.cli.text import Write, paragraphs, printable, printing, terminal
 from raftbatch.stories import BatchStory, Stories, Story
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _batches() -> None:
     """What became of a batch."""
 
 
-@requests.command("show", epilog=EXITS)
+@requests.command("show", epilog=paragraphs(EXITS))
 def show_request(
     request_id: Annotated[str, typer.Argument(metavar="ID", help="The request's id.")],
     tenant: TenantOption = "default",
@@ -97,7 +97,7 @@ def show_request(
         _note_missing(write, span, whole, "its admission")
 
 
-@batches.command("show", epilog=EXITS)
+@batches.command("show", epilog=paragraphs(EXITS))
 def show_batch(
     batch: Annotated[int, typer.Argument(metavar="BATCH", min=1, help="The batch's number.")],
     config: ConfigOption = "",

@@ -170,7 +170,7 @@ class _Text:
         records = item.entry.records if item.entry is not None else ()
         for place, (at_ms, name, said) in enumerate(lines(item)):
             time = "-" if at_ms is None else log_time(at_ms)
-            line = f"{item.index:>8}  {time:>12}  {name:<10}  {said}"
+            line = f"{item.index:>8}  {time:>12}  {name:<11}  {said}"
             self._write(printable(line).rstrip(), _STYLES.get(name, ""))
             if self._is_long and place < len(records):
                 for detail in details(records[place]):

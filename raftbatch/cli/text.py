@@ -24,8 +24,11 @@ Write = Callable[[str, str], None]
 
 
 def paragraphs(text: str) -> str:
-    """Return a command's help with its lines joined, else each is broken as it is written."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+    """Return a command's help with its lines joined, else each is broken as it is written.
+
+    Typer reads help as rich's markup, in which `[nodes]` would be a style, and not be shown.
+    """
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text).replace("[", r"\[")
 
 
 class Table:

@@ -47,7 +47,7 @@ _STOP_MS = 20_000  # all in all; the cluster's own bound is below it
 
 def up(
     config: Annotated[
-        str | None, typer.Argument(metavar="[CONFIG]", help="A cluster's configuration, or models.")
+        str | None, typer.Argument(metavar="CONFIG", help="A cluster's configuration, or models.")
     ] = None,
     nodes: Annotated[
         int | None,

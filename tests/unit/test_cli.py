@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from raftbatch import __version__
-from raftbatch.cli import main
+from raftbatch.cli import main, requests
 from raftbatch.cli.main import app
+from raftbatch.client import RequestFailed
+from raftbatch.errors import OutcomeForgotten, OutcomeUnknown, RaftbatchError
 from tests.tidy.tree import ROOT
 
 
@@ -40,6 +43,48 @@ def test_cli_help_says_what_the_exit_status_means(cli: CliRunner, command: list[
     result = cli.invoke(app, [*command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0
     assert "Exit status: 0" in result.output
+
+
+def test_cli_help_shows_words_in_brackets(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["up", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert "may leave out [nodes] and [cluster]" in " ".join(result.output.split())
+    assert "up [OPTIONS] [CONFIG]" in result.output
+
+
+def test_cli_help_breaks_lines_where_the_terminal_ends(cli: CliRunner) -> None:
+    for command in (["infer"], ["members", "add"], ["log", "tail"], ["batch", "show"]):
+        result = cli.invoke(app, [*command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
+        line = next(each for each in result.output.splitlines() if "Exit status: 0" in each)
+        assert " 2 wrong usage" in line
+        assert line.rstrip().endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (
+            RequestFailed("IndexError: list index out of range", code="model_failed"),
+            1,
+            "Error: the request failed: model_failed: IndexError: list index out of range\n",
+        ),
+        (
+            OutcomeUnknown("a has no answer within 2 s, and it is cancelled"),
+            3,
+            "`raftbatch request show` tells what came of it",
+        ),
+        (OutcomeForgotten("it was acknowledged"), 1, "What it was, `raftbatch request show` tells"),
+    ],
+)
+def test_cli_says_what_became_of_a_request(
+    capsys: pytest.CaptureFixture[str], error: RaftbatchError, status: int, said: str
+) -> None:
+    def call() -> None:
+        raise error
+
+    with pytest.raises(typer.Exit) as ended:
+        requests._ended(call)
+    assert ended.value.exit_code == status
+    assert said in capsys.readouterr().err
 
 
 def test_cli_checks_a_configuration(cli: CliRunner) -> None:
