@@ -115,9 +115,17 @@ def loop_thread() -> LoopThread:
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Show what went wrong in a callback, but for gRPC's own, which another loop has served."""
-    is_served = isinstance(context.get("exception"), BlockingIOError)
-    if not (is_served and "PollerCompletionQueue" in repr(context.get("handle"))):
+    """Show what went wrong in a callback, but for gRPC's own that concern nobody here.
+
+    Another loop has served the event (BlockingIOError), or it was for a loop of the program that
+    is closed by now, as after `asyncio.run` with an `AsyncClient`: nobody waits for it. gRPC wakes
+    the loop once for each event, so those behind it are not lost.
+    """
+    error = context.get("exception")
+    is_served = isinstance(error, BlockingIOError)
+    is_closed = isinstance(error, RuntimeError) and str(error) == "Event loop is closed"
+    is_theirs = "PollerCompletionQueue" in repr(context.get("handle"))
+    if not (is_theirs and (is_served or is_closed)):
         loop.default_exception_handler(context)
 
 
