@@ -294,7 +294,8 @@ def _next(error: RaftbatchError) -> str:
     """Return what to try."""
     if not error.definite:
         return (
-            ". Ask again with the same request id; `raftbatch request show` tells what came of it."
+            ". `raftbatch request show` tells what came of it; asked for again with the same id it "
+            "never runs twice."
         )
     if isinstance(error, UnknownModel):
         return ". Models stand in the cluster's configuration file, as [models.NAME]."
