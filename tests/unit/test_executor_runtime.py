@@ -39,6 +39,12 @@ class Double:
             raise SystemExit(3)
         if factor == "nothing":
             return None
+        if factor == "half":
+            raise ValueError("half a character: \\ud800")
+        if factor == "mute":
+            def no_text(self):
+                raise RuntimeError
+            raise type("Mute", (BaseException,), {"__str__": no_text})
         return {"y": batch.inputs["x"] * factor}
 """
 
@@ -103,6 +109,8 @@ def test_batch_is_run(tmp_path: Path) -> None:
     [
         ("memory", Failure("out_of_memory", "MemoryError: no more")),
         ("exit", Failure("model_failed", "SystemExit: 3")),
+        ("half", Failure("model_failed", "ValueError: half a character: ?")),
+        ("mute", Failure("model_failed", "Mute: a Mute that has no text")),
         ("nothing", Failure("bad_output", "predict gave NoneType, not outputs by name")),
     ],
 )
