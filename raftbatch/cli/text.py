@@ -24,8 +24,11 @@ Write = Callable[[str, str], None]
 
 
 def paragraphs(text: str) -> str:
-    """Return a command's help with its lines joined, else each is broken as it is written."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+    """Return a command's help with its lines joined, else each is broken as it is written.
+
+    What stands in brackets, as [nodes] does, is no style: rich would leave it out.
+    """
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text).replace("[", "\\[")
 
 
 class Table:

@@ -42,6 +42,16 @@ def test_cli_help_says_what_the_exit_status_means(cli: CliRunner, command: list[
     assert "Exit status: 0" in result.output
 
 
+def test_cli_help_leaves_out_no_word_in_brackets(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["up", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert "it may leave out [nodes] and [cluster]" in " ".join(result.output.split())
+
+
+def test_cli_wants_a_number_that_a_batch_can_have(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["batch", "show", str(1 << 64), "--address", "127.0.0.1:1"])
+    assert result.exit_code == 2
+
+
 def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     path = str(ROOT / "cluster_configs" / "local-3.toml")
     result = cli.invoke(app, ["config", "check", path])
