@@ -319,7 +319,8 @@ class AsyncClient:
             async with asyncio.timeout(limit_s):
                 return await self._models.look_up(self._running(), model, version)
         except TimeoutError:
-            raise NoLeader(f"no node has told of {model} within {limit_s} s") from None
+            said = f"no node has told of {model} within {limit_s} s{self._nodes.why}"
+            raise NoLeader(said) from None
 
     def _asked(
         self,
