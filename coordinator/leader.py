@@ -160,7 +160,7 @@ class Leader:
                 admission.key, admission.tenant, admission.rows, size, inbox.uses
             )
             if verdict:
-                raise refused_for_load(verdict, admission, retry_ms)
+                raise refused_for_load(outlook.state, verdict, admission, retry_ms)
         self._check_room(leadership, size)
         inbox.add_request(name, admission, size, done)
         leadership.pump_soon()

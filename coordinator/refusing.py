@@ -6,7 +6,7 @@ answer that admits. Called by: `leader`. Total. Deterministic.
 
 from __future__ import annotations
 
-from coordinator.core.admission import is_never, why_never
+from coordinator.core.admission import has_room, is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.state import State
 from coordinator.leader_parts import Log
@@ -52,10 +52,13 @@ def check_admission(state: State, admission: Admission, size: int) -> None:
     raise InvalidRequest(message)
 
 
-def refused_for_load(verdict: Verdict, admission: Admission, retry_ms: int) -> RaftbatchError:
+def refused_for_load(
+    state: State, verdict: Verdict, admission: Admission, retry_ms: int
+) -> RaftbatchError:
     """Return the error for what `Outlook.overload` says.
 
     Args:
+        state: the applied one.
         verdict: not OK.
         admission: that is refused.
         retry_ms: when to come back.
@@ -65,7 +68,25 @@ def refused_for_load(verdict: Verdict, admission: Admission, retry_ms: int) -> R
     if verdict is Verdict.QUOTA_EXCEEDED:
         said = f"{admission.tenant} has as much waiting as it may"
         return QuotaExceeded(said, retry_after_ms=retry_ms)
-    return Overloaded("as much is waiting as may", retry_after_ms=retry_ms)
+    return Overloaded(_why_no_room(state), retry_after_ms=retry_ms)
+
+
+def _why_no_room(state: State) -> str:
+    """Return what is full, and when it is so no more; perhaps nothing that waits."""
+    policy = state.policy
+    if len(state.dedupe) >= policy.dedupe_entries_max:
+        return (
+            f"as many ids are known as may (dedupe_entries_max = {policy.dedupe_entries_max}): "
+            f"each goes dedupe_retention_ms = {policy.dedupe_retention_ms} after its outcome"
+        )
+    reserved = state.all_use.requests * policy.outcome_reserve_bytes
+    if not has_room(state, 1) and state.outcome_bytes > reserved:
+        return (
+            "outcomes that nobody has acknowledged fill what is kept of them (outcome_bytes_max = "
+            f"{policy.outcome_bytes_max}): whoever asked for them should acknowledge them; else "
+            f"each goes after outcome_retention_ms = {policy.outcome_retention_ms}"
+        )
+    return "as much is waiting as may"
 
 
 def why_not_ready(log: Log, retry_ms: int, *, is_closed: bool) -> NotLeader | NoLeader:

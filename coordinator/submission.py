@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from raftbatch.errors import InvalidRequest, PayloadTooLarge
-from raftbatch.fields import BLOB_BYTES_MAX, NAME_LENGTH_MAX, TEXT_LENGTH_MAX
+from raftbatch.fields import BLOB_BYTES_MAX, NAME_LENGTH_MAX, PRIORITY_MAX, TEXT_LENGTH_MAX
 
 PARAMETERS_BYTES_MAX = 1 << 20
 TIMEOUT_MS_MAX = 1 << 40
@@ -71,8 +71,8 @@ def check(submission: Submission) -> None:
     rows, priority, timeout_ms = submission.rows, submission.priority, submission.timeout_ms
     if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
         raise InvalidRequest(f"rows are not in 1 .. {ROWS_MAX}")
-    if priority is not None and (type(priority) is not int or priority < 0):
-        raise InvalidRequest("the priority is no number from 0")
+    if priority is not None and (type(priority) is not int or not 0 <= priority <= PRIORITY_MAX):
+        raise InvalidRequest(f"the priority is not in 0 .. {PRIORITY_MAX}")
     if type(timeout_ms) is not int or not 0 <= timeout_ms <= TIMEOUT_MS_MAX:
         raise InvalidRequest(f"timeout_ms is not in 0 .. {TIMEOUT_MS_MAX}")
     payload, parameters = submission.payload, submission.parameters

@@ -20,9 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from executor.core.values import Answer
+from executor.loading import plain
 from executor.model import FREE, ItemError, Tensor
 from raftbatch import tensors
 from raftbatch.errors import InvalidRequest
+from raftbatch.fields import NAME_LENGTH_MAX
 from raftbatch.signatures import bucket
 
 INVALID_INPUT = "invalid_input"
@@ -158,7 +160,8 @@ def split(form: Form, stacked: Stacked, outputs: Mapping[str, Any]) -> list[Answ
         begin, count = span
         failed = _first_failed(errors, begin, count) if errors else None
         if failed is not None:
-            answers.append(Answer(b"", failed.code or "item_failed", failed.message))
+            code = plain(failed.code)[:NAME_LENGTH_MAX] or "item_failed"
+            answers.append(Answer(b"", code, plain(failed.message)))
             continue
         found = [
             _close(form, each, column, begin, count, stacked)

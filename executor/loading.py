@@ -42,7 +42,7 @@ def load_class(files: Files, load: Load) -> type[Any]:
                 f"{load.name}: {where} needs {error.name}, which is not installed: {_EXTRA}"
             ) from None
         raise CannotLoad(f"{load.name}: {where} does not import: {error}") from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise CannotLoad(f"{load.name}: {where} does not import: {said(error)}") from error
     classes = {
         name: value
@@ -66,8 +66,17 @@ def load_class(files: Files, load: Load) -> type[Any]:
 
 def said(error: BaseException) -> str:
     """Return an error as one line. Total."""
-    first = str(error).strip().partition("\n")[0]
+    first = plain(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def plain(value: object) -> str:
+    """Return what a model says as text that can travel, whatever it is. Total."""
+    try:
+        text = str(value)
+    except BaseException:  # noqa: BLE001 - a model's own class may raise anything
+        return f"a {type(value).__name__} that has no text"
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def content_hash(files: Files, load: Load) -> bytes:

@@ -73,7 +73,7 @@ class Runtime:
             self.backend.call(self._model.load, context)
         except CannotLoad:  # it says itself what is missing
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise CannotLoad(f"{load.name} does not load: {said(error)}") from error
         failure = self.warm_up()
         if failure is not None:
@@ -88,7 +88,7 @@ class Runtime:
             return None
         try:
             self.backend.call(warm_up)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
+        except BaseException as error:  # noqa: BLE001 - a model may raise anything
             return self._failure(error)
         return None
 
@@ -116,7 +116,7 @@ class Runtime:
                 answers = [stacked.answers[place] for place in range(len(batch.payloads))]
         except collate.BadOutput as error:
             return Failure(collate.BAD_OUTPUT, str(error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
+        except BaseException as error:  # noqa: BLE001 - a model may raise anything
             return self._failure(error)
         return Outcome(
             tuple(answers),

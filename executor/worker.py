@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -114,7 +115,17 @@ def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    # What a model forks may outlive it: with our pipe in its hands it would hide our death.
+    os.register_at_fork(after_in_child=partial(_let_go, commands, answers))
     return commands, answers
+
+
+def _let_go(*pipes: BinaryIO) -> None:
+    """Hold nothing of the parent's any more."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for pipe in pipes:
+        os.dup2(nothing, pipe.fileno())
+    os.close(nothing)
 
 
 def _read(commands: BinaryIO, frames: SimpleQueue[Frame]) -> None:

@@ -26,6 +26,7 @@ import msgpack
 from raftbatch import records as r
 from raftbatch.errors import InvalidRequest, Undecodable
 from raftbatch.fields import (
+    PRIORITY_MAX,
     TEXT_LENGTH_MAX,
     Packed,
     Unpack,
@@ -244,7 +245,7 @@ _CODECS: dict[int, tuple[type[r.Record], _Codec]] = {
                 texts(1),
                 blobs(64),
                 integers(1, 1 << 40),
-                integers(0, 1 << 16),
+                integers(0, PRIORITY_MAX),
                 integers(0, 1 << 40),
                 blobs(),
                 blobs(1 << 20),

@@ -27,6 +27,7 @@ UnpackColumn = Callable[[Packed, int], tuple[object, ...]]
 NAME_LENGTH_MAX = 256
 TEXT_LENGTH_MAX = 4096
 BLOB_BYTES_MAX = 64 << 20
+PRIORITY_MAX = 1 << 16
 
 
 def integer(least: int = 0, most: int = INT_MAX) -> Unpack:

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from coordinator.config import ServerLimits
 from coordinator.node import Node, Phase
+from coordinator.rpc import legible
 from coordinator.rpc.errors import abort, to_message
 from raftbatch.errors import Draining, Fatal, InvalidRequest, Overloaded, RaftbatchError
 from raftbatch.v1 import log_pb2
@@ -130,6 +131,7 @@ class _Stream:
         while True:
             # gRPC's iterator would hold on to the last message for as long as the stream idles.
             request: object = await context.read()
+            legible.check(request)
             if not isinstance(request, log_pb2.AppendRequest):
                 return
             await self._take_all(request)

@@ -77,7 +77,7 @@ class Rights(grpc.aio.ServerInterceptor):
             except RaftbatchError as error:
                 await abort(context, error, self._node.client_address)
 
-        return _guarded(handler, check)
+        return guarded(handler, check, handler.request_deserializer)
 
     def _check(
         self, method: str, needed: tuple[Role, ...], request: object, context: Context
@@ -138,12 +138,20 @@ def _certificate(context: Context) -> tuple[str | None, list[str]]:
     return names[0] if len(names) == 1 else None, uris
 
 
-def _guarded(handler: Handler, check: Callable[[object, Context], Awaitable[None]]) -> Handler:
-    """Return a handler that looks first; its kind, and how bytes become messages, stay."""
+def guarded(
+    handler: Handler, check: Callable[[object, Context], Awaitable[None]], read: Any
+) -> Handler:
+    """Return a handler of the same kind that looks first.
+
+    Args:
+        handler: which.
+        check: aborts what is not to be served; told the message, or a stream's messages.
+        read: makes a message of bytes.
+    """
     serve: Any = (  # which of the four it is, the two flags say
         handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
     )
-    guarded: Any
+    served: Any
     if inspect.isasyncgenfunction(serve):
 
         async def guarded_stream(request: object, context: Context) -> AsyncIterator[Any]:
@@ -151,18 +159,18 @@ def _guarded(handler: Handler, check: Callable[[object, Context], Awaitable[None
             async for each in serve(request, context):
                 yield each
 
-        guarded = guarded_stream
+        served = guarded_stream
     else:
 
         async def guarded_call(request: object, context: Context) -> Any:
             await check(request, context)
             return await serve(request, context)
 
-        guarded = guarded_call
+        served = guarded_call
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[bool(handler.request_streaming), bool(handler.response_streaming)]
-    return make(guarded, handler.request_deserializer, handler.response_serializer)
+    return make(served, read, handler.response_serializer)

@@ -31,7 +31,7 @@ from coordinator.api import Api, Name
 from coordinator.config import SessionLimits
 from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
-from coordinator.rpc import values
+from coordinator.rpc import legible, values
 from coordinator.rpc.asks import ASKS_MAX, Ask
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.outbox import Outbox
@@ -147,6 +147,7 @@ class Session:
         while True:
             # gRPC's iterator would hold on to the last message for as long as the stream idles.
             request: object = await context.read()
+            legible.check(request)
             if not isinstance(request, pb.SessionRequest):
                 return
             await self._take(request)

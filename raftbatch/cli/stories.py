@@ -46,6 +46,8 @@ batches = typer.Typer(name="batch", no_args_is_help=True, help="What became of a
 _BEFORE = 5000
 """Entries that are read before a request's own: of a small log all, and then nothing is guessed."""
 
+_NUMBER_MAX = (1 << 63) - 1  # of a batch
+
 EXITS = """\
 
 The story is read from the log of the node that has applied most, or, with --directory, from the
@@ -99,7 +101,9 @@ def show_request(
 
 @batches.command("show", epilog=paragraphs(EXITS))
 def show_batch(
-    batch: Annotated[int, typer.Argument(metavar="BATCH", min=1, help="The batch's number.")],
+    batch: Annotated[
+        int, typer.Argument(metavar="BATCH", min=1, max=_NUMBER_MAX, help="The batch's number.")
+    ],
     config: ConfigOption = "",
     address: AddressOption = None,
     directory: DirectoryOption = "",

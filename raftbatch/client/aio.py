@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequen
 from types import TracebackType
 from typing import Any, Self
 
+from raftbatch.client import checks
 from raftbatch.client.asks import Answer, Ask
 from raftbatch.client.engine import Engine
 from raftbatch.client.heads import Heads
@@ -193,6 +194,8 @@ class AsyncClient:
             request_id: of the request.
             index: of its ticket, where it is known: then any node can answer.
         """
+        checks.text("request id", request_id)
+        checks.number("index", index, checks.INDEX_MAX)
         return Ticket(self, request_id, index)
 
     async def cancel(self, request_id: str) -> bool:
@@ -203,6 +206,7 @@ class AsyncClient:
         Raises:
             RaftbatchError: it was refused; definite.
         """
+        checks.text("request id", request_id)
         return await self._running().cancel(request_id)
 
     def map(
@@ -280,6 +284,8 @@ class AsyncClient:
 
     async def _result(self, ticket: Ticket, timeout_s: float | None) -> Result:
         engine = self._engine or self._running()
+        if timeout_s is not None:
+            checks.timeout(timeout_s, "from 0")
         ask = Ask(engine.future(), ticket.request_id, index=ticket.index)
         limit_s = self._options.patience_s if timeout_s is None else timeout_s
         found: Result = await engine.wait(ask, limit_s, False)
@@ -304,13 +310,17 @@ class AsyncClient:
         encoder = self._models.known(model, version)
         if encoder is not None:
             return encoder
-        _check_timeout(timeout_s)
+        checks.text("model", model)
+        checks.text("version", version)
+        if timeout_s is not None:
+            checks.timeout(timeout_s)
         limit_s = self._limit_s(timeout_s)
         try:
             async with asyncio.timeout(limit_s):
                 return await self._models.look_up(self._running(), model, version)
         except TimeoutError:
-            raise NoLeader(f"no node has told of {model} within {limit_s} s") from None
+            said = f"no node has told of {model} within {limit_s} s{self._nodes.why}"
+            raise NoLeader(said) from None
 
     def _asked(
         self,
@@ -328,18 +338,13 @@ class AsyncClient:
     ) -> Ask:
         """Return a request as it is sent, and asked for."""
         if timeout_s is not None:
-            _check_timeout(timeout_s)
+            checks.timeout(timeout_s)
         payload, rows, signature, is_single = encoder.encode(inputs)
         name = request_id or new_request_id()
         key = (model, version, signature, rows, timeout_s, priority, want)
         more = encode_parameters(parameters) if parameters else b""
         head = self._heads.head(name, len(payload), key, more, traceparent)
         return Ask(answer, name, head, payload, 0, is_single)
-
-
-def _check_timeout(timeout_s: float | None) -> None:
-    if timeout_s is not None and not timeout_s > 0:
-        raise InvalidRequest(f"timeout_s is {timeout_s}: it must be above 0")
 
 
 def _by_task(slot: Slot, call: Coroutine[Any, Any, Result]) -> None:

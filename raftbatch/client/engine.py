@@ -147,7 +147,7 @@ class Engine:
                     if not self._nodes.has_met:
                         raise self._nodes.nobody()
         except TimeoutError:
-            raise NoLeader("no node that leads was found in time") from None
+            raise NoLeader(f"no node that leads was found in time{self._nodes.why}") from None
         return link
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from raftbatch.errors import InvalidRequest
+from raftbatch.client import checks
 from raftbatch.framing import tag_of, varint
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -44,31 +44,34 @@ class Heads:
             traceparent: W3C trace context.
 
         Raises:
-            InvalidRequest: the id is no text; definite.
-            ValueError, TypeError: Protobuf's, of a value that a field cannot have.
+            InvalidRequest: something is not of its kind, or no number that can be sent;
+                definite.
         """
         common = self._known.get(key)
         if common is None:
             common = self._made(key)
         if parameters or traceparent:
+            checks.text("traceparent", traceparent)
             more = pb.Submission(parameters=parameters, traceparent=traceparent)
             common += more.SerializeToString()
-        try:
-            name = request_id.encode()
-        except (AttributeError, UnicodeEncodeError):
-            raise InvalidRequest(f"the request id {request_id!r} is no text") from None
+        checks.text("request id", request_id)
+        name = request_id.encode()
         return b"".join(
             (common, _REQUEST_ID, varint(len(name)), name, _PAYLOAD, varint(payload_bytes))
         )
 
     def _made(self, key: _Key) -> bytes:
         model, version, signature, rows, timeout_s, priority, want = key
+        checks.text("model", model)
+        checks.text("version", version)
         submission = pb.Submission(
             model=model, version=version, signature=signature, rows=rows, want=pb.Want.Name(want)
         )
         if timeout_s is not None:
+            checks.timeout(timeout_s)
             submission.timeout_ms = ceil(timeout_s * 1000)
         if priority is not None:
+            checks.number("priority", priority, checks.PRIORITY_MAX)
             submission.priority = priority
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()

@@ -108,6 +108,7 @@ class Nodes:
                         self.leader = ""
                     continue
                 self.has_met, self._denied = True, None
+                self._said.pop(address, None)
                 hint = link.opened.leader
                 if hint == address:
                     self.leader = address
@@ -142,11 +143,18 @@ class Nodes:
         """
         if self._denied is not None:
             return self._denied
-        each = "; ".join(f"{address}: {text}" for address, text in self._said.items())
         return NoLeader(
-            f"none of the nodes that were named answers ({each}). One that is up is enough, "
-            "since it names the others: name another, or all of them"
+            f"none of the nodes that were named answers ({self._each_said()}). One that is "
+            "up is enough, since it names the others: name another, or all of them"
         )
+
+    @property
+    def why(self) -> str:
+        """What nodes said as they sent the client away, in brackets; empty: none did."""
+        return f" ({self._each_said()})" if self._said else ""
+
+    def _each_said(self) -> str:
+        return "; ".join(f"{address}: {text}" for address, text in self._said.items())
 
     def _order(self) -> list[str]:
         """Return whom to ask: the leader, then the others, another one first each time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -158,6 +159,37 @@ def test_error_of_a_call_is_in_its_trailer(
             assert said.leader == expected
 
     run(tmp_path, test)
+
+
+async def sent(channel: Any, method: str, data: bytes) -> None:
+    """Send bytes as a message, and read to the end of what comes."""
+    if not method.endswith("Session"):
+        await channel.unary_unary(method)(data)
+        return
+    session = channel.stream_stream(method)()
+    await session.write(data)
+    while await session.read() is not grpc.aio.EOF:
+        pass
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x02\xff\xfe", b"\xff" * 50], ids=["utf-8", "message"])
+def test_message_that_cannot_be_read_is_refused_for_sure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        for kind in ("Submit", "Await", "Infer", "Cancel", "Acknowledge", "Nodes", "Session"):
+            method = f"/raftbatch.v1.Gateway/{kind}"
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                # Nodes has no fields, so any field is one that it does not know.
+                await sent(channel, method, b"\xff" * 50 if kind == "Nodes" else data)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, kind
+            said = error_of(caught.value)
+            assert said is not None
+            assert (said.slug, said.definite) == ("invalid_request", True)
+        assert node.scripted.submitted == []
+
+    run(tmp_path, test)
+    assert caplog.text == ""
 
 
 def test_nodes_are_told_before_there_is_a_log(tmp_path: Path) -> None:

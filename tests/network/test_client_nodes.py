@@ -6,7 +6,7 @@ import pytest
 
 from raftbatch.client import AsyncClient, ClientOptions, Payload
 from raftbatch.client.nodes import Nodes
-from raftbatch.errors import PermissionDenied
+from raftbatch.errors import NoLeader, PermissionDenied
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, infer_all, play
 
@@ -22,6 +22,20 @@ def test_nodes_that_refuse_the_client_are_an_error_at_once_and_it_is_theirs() ->
                 await client.connect()
             nodes[0].refusal = ""
             await infer_all(client, 3)
+
+    play(test, 2)
+
+
+def test_leader_that_lets_nobody_in_is_named_with_its_reason() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        nodes[0].leader = nodes[1].address
+        nodes[1].refusal = "1000 sessions are open"
+        options = ClientOptions(patience_s=0.3)
+        async with AsyncClient(nodes[0].address, options) as client:
+            for call in (client.infer("echo", Payload(b"")), client.connect()):
+                with pytest.raises(NoLeader) as caught:
+                    await call
+                assert f"{nodes[1].address}: 1000 sessions are open" in caught.value.message
 
     play(test, 2)
 

@@ -279,6 +279,13 @@ def test_caller_that_goes_away_harms_nobody(loop: VirtualLoop) -> None:
     assert loop.run_until_complete(node.api.submit([])) == []
 
 
+def test_priority_that_no_record_carries_is_named(loop: VirtualLoop) -> None:
+    node = Asked(loop)
+    [answer] = node.submits(submission(priority=(1 << 16) + 1))
+    assert isinstance(answer, InvalidRequest)
+    assert answer.message == "the priority is not in 0 .. 65536"
+
+
 def test_bounds_of_a_call(loop: VirtualLoop) -> None:
     node = Asked(loop, ApiConfig(submissions_max=2))
     three = [submission(str(n)) for n in range(3)]

@@ -87,6 +87,11 @@ def test_cli_says_what_became_of_a_request(
     assert said in capsys.readouterr().err
 
 
+def test_cli_wants_a_number_that_a_batch_can_have(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["batch", "show", str(1 << 64), "--address", "127.0.0.1:1"])
+    assert result.exit_code == 2
+
+
 def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     path = str(ROOT / "cluster_configs" / "local-3.toml")
     result = cli.invoke(app, ["config", "check", path])

@@ -114,6 +114,23 @@ def test_item_error_in_the_place_of_a_row_fails_its_request_alone() -> None:
     assert [each.code for each in answers] == ["item_failed"] * 2
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ItemError(KeyError("x")), "item_failed", "'x'"),  # type: ignore[arg-type]
+        (ItemError("half \ud800", "c\ud800\0"), "c?", "half ?"),
+        (ItemError("no", "c" * 1000), "c" * 256, "no"),
+        (ItemError("no", None), "None", "no"),  # type: ignore[arg-type]
+    ],
+)
+def test_item_error_is_made_text_that_a_record_can_carry(
+    error: ItemError, code: str, message: str
+) -> None:
+    stacked = stack(Form((X,), (X,)), [x([1, 2])], [1])
+    [answer] = split(Form((X,), (X,)), stacked, {"x": [error]})
+    assert (answer.code, answer.message) == (code, message)
+
+
 def test_row_that_is_not_finite_fails_its_request_where_the_model_says_so() -> None:
     finite = Form((X,), (Tensor("y", "FP32", (2,), finite=True),))
     stacked = stack(finite, [x([1, 2]), x([3, 4]), x([5, 6])], [1, 1, 1])

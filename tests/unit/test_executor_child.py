@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Coroutine
@@ -65,6 +67,42 @@ def test_child_runs_batches_and_is_killed() -> None:
         child.send(Warm(3))
 
     run(main())
+
+
+FORKS = """
+import os, time
+from executor.model import Tensor
+
+class Forks:
+    inputs = outputs = [Tensor("text", "BYTES", (1,))]
+
+    def load(self, context):
+        pass
+
+    def predict(self, batch):
+        other = os.fork()
+        if other == 0:
+            time.sleep(60)
+            os._exit(0)
+        with open(__file__ + ".pid", "w") as file:
+            file.write(str(other))
+        os._exit(7)
+"""
+
+
+def test_death_of_a_child_is_seen_though_what_it_forked_lives_on(tmp_path: Path) -> None:
+    file = tmp_path / "forks.py"
+    file.write_text(FORKS, encoding="utf-8")
+
+    async def main() -> None:
+        child = await started(replace(LOAD, file=str(file), module="", class_name="Forks"))
+        child.send(Batch(1, (payload(b"x"),), (1,), (b"",)))
+        assert await child.receive() is None
+        assert await child.dead() == "it exited with status 7"
+
+    run(main())
+    other = int(Path(f"{file}.pid").read_text(encoding="utf-8"))
+    os.kill(other, signal.SIGKILL)  # it was still there
 
 
 def test_child_that_cannot_load_says_why_and_ends(tmp_path: Path) -> None:

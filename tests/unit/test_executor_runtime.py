@@ -10,7 +10,7 @@ import pytest
 
 from executor.core.values import Failure, Outcome
 from executor.frames import Batch, Load
-from executor.loading import CannotLoad
+from executor.loading import CannotLoad, said
 from executor.runtime import Runtime
 from raftbatch import tensors
 from raftbatch.realworld import RealClock, RealFiles
@@ -39,6 +39,10 @@ class Double:
             raise SystemExit(3)
         if factor == "nothing":
             return None
+        if factor == "mute":
+            def no_text(self):
+                raise RuntimeError
+            raise type("Mute", (BaseException,), {"__str__": no_text})
         return {"y": batch.inputs["x"] * factor}
 """
 
@@ -103,12 +107,18 @@ def test_batch_is_run(tmp_path: Path) -> None:
     [
         ("memory", Failure("out_of_memory", "MemoryError: no more")),
         ("exit", Failure("model_failed", "SystemExit: 3")),
+        ("mute", Failure("model_failed", "Mute: a Mute that has no text")),
         ("nothing", Failure("bad_output", "predict gave NoneType, not outputs by name")),
     ],
 )
 def test_batch_fails_as_a_whole(tmp_path: Path, factor: str, failure: Failure) -> None:
     parameters = b'{"factor": "%s"}' % factor.encode()
     assert load(tmp_path).run(batch(x(1, 2), parameters=parameters)) == failure
+
+
+def test_error_is_said_in_text_that_can_travel() -> None:
+    assert said(ValueError("half a character: \ud800\0\nmore")) == "ValueError: half a character: ?"
+    assert said(ValueError()) == "ValueError"
 
 
 @pytest.mark.parametrize(

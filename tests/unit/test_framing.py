@@ -90,7 +90,7 @@ def test_what_is_no_text_or_no_number_is_said_before_anything_is_sent() -> None:
     for wrong in ("\ud800", 7):
         with pytest.raises(InvalidRequest, match="is no text"):
             heads.head(wrong, 1, key)  # type: ignore[arg-type]  # as a caller may
-    with pytest.raises(ValueError, match="range"):
+    with pytest.raises(InvalidRequest, match="priority"):
         heads.head("a", 1, ("m", "", "s", 1, None, -1, 0))
 
 
