@@ -72,8 +72,8 @@ class SchedulerChecker:
             a payload; None: that payload fails wherever it runs.
         digest_every: how many indexes lie between two at which whole states are compared.
         check_every: how many entries of one replica lie between two looks at its invariants.
-        late_ms_max: by how much log time an outcome `expired` may follow its deadline
-            once all is healed.
+        late_ms_max: by how much log time an outcome `expired` may follow its deadline, once
+            all is healed, beside what those take that were due with it.
         real_ms: the world's true time, which no node knows; None: log time is not held
             against it.
 
@@ -122,7 +122,7 @@ class SchedulerChecker:
 
     def end(self, node: NodeId) -> None:
         """Forget the replica of a node that died: that is a fault, whatever was healed before."""
-        self.model.healed_ms = self._clock_from_ms = self._ahead_ms = None
+        self.model.promptness.healed_ms = self._clock_from_ms = self._ahead_ms = None
         watch = self._watches.pop(node, None)
         if watch is not None:
             watch.is_over = True
@@ -136,14 +136,14 @@ class SchedulerChecker:
 
         Again after `struck`: what clocks tell of the time between is no elapsed time.
         """
-        self.model.healed_ms = self.model.now_ms
+        self.model.promptness.healed_ms = self.model.now_ms
         self._ahead_ms = None
         if self._real_ms is not None:
             self._clock_from_ms = self._real_ms() + _CLOCK_SETTLES_MS
 
     def struck(self) -> None:
         """Take in that something fails again: nothing is judged by time until all is healed."""
-        self.model.healed_ms = self._clock_from_ms = None
+        self.model.promptness.healed_ms = self._clock_from_ms = None
 
     # What replicas say.
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from chaos.checkers.scheduler_batches import Batches
 from chaos.checkers.scheduler_facts import Facts
+from chaos.checkers.scheduler_promptness import Promptness
 from chaos.checkers.scheduler_runs import RunHistory
 from chaos.checkers.scheduler_stories import Complain, Story, Waiting, why_never
 from coordinator.core import effects as e
@@ -57,8 +58,7 @@ class Model:
         names: by name, the last story of it.
         tickets: by name and ticket, all stories.
         batches: batches and executors.
-        healed_ms: log time since when deadlines are to be answered in time; None: not yet.
-        late_ms_max: in how much.
+        promptness: how late what expires is.
     """
 
     def __init__(
@@ -81,8 +81,7 @@ class Model:
         self._facts = Facts(complain)
         self.batches = Batches(self, complain, counts, runs, self._facts)
         self.totals: Counter[str] = Counter()
-        self.healed_ms: int | None = None
-        self.late_ms_max = late_ms_max
+        self.promptness = Promptness(complain, counts, late_ms_max)
         self._complain = complain
         self._counts = counts
         self._answer = answer
@@ -193,16 +192,12 @@ class Model:
 
     def _expire(self, story: Story) -> None:
         """Judge an outcome `expired`: neither before the deadline, nor long after."""
-        late_ms = self.now_ms - story.deadline_ms
-        if not story.deadline_ms or late_ms < 0:
+        if not 0 < story.deadline_ms <= self.now_ms:
             self._complain(
                 f"request {story.number} expires at {self.now_ms}, its deadline is "
                 f"{story.deadline_ms}"
             )
-        if self.healed_ms is not None and story.deadline_ms > self.healed_ms:
-            self._counts["late_ms_most"] = max(self._counts["late_ms_most"], late_ms)
-            if late_ms > self.late_ms_max:
-                self._complain(f"request {story.number} expires {late_ms} ms after its deadline")
+        self.promptness.expired(story, self.now_ms, self.policy)
 
     def given(self, number: int) -> Outcome | None:
         """Return the outcome that this entry gives a request and no record has answered for."""
