@@ -266,9 +266,9 @@ def test_late_expiry_is_found_once_all_is_healed() -> None:
     found = scene()
     found.admit("a", timeout_ms=100)
     found.checker.healed()
-    found.at_ms += 100 + 501
+    found.at_ms += 100 + 511  # half a second, and a tick
     ended, outcomes = found.ends("a", OutcomeKind.EXPIRED)
-    assert "501 ms after" in found.said_to(r.Advance(), OK, ended, outcomes=outcomes)
+    assert "511 ms after" in found.said_to(r.Advance(), OK, ended, outcomes=outcomes)
 
 
 def test_deletion_that_ends_what_runs_is_found() -> None:
