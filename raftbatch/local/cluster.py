@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
 from typing import Self
 
@@ -68,6 +68,8 @@ class LocalCluster:
         self._place = place = ClusterDirectory(directory, config, nodes, keeps_ports)
         self._processes: dict[str, LocalProcess] = {}
         self._never = Event()
+        self._gate = Lock()
+        self._is_closed = False
         self.directory = directory
         self.config = place.config
         self.has_other_ports = place.has_other_ports
@@ -181,8 +183,11 @@ class LocalCluster:
     def close(self, timeout_s: float = _STOP_S) -> None:
         """Stop all that runs, and kill what runs after that time. Harmless when called twice.
 
-        Executors first: they leave through the nodes.
+        Executors first: they leave through the nodes. From now on nothing begins, whichever
+        thread is about to.
         """
+        with self._gate:
+            self._is_closed = True
         clock = RealClock()
         end_ns = clock.monotonic_ns() + int(timeout_s * 1e9)
         try:
@@ -265,6 +270,9 @@ class LocalCluster:
             # On a directory that is not empty this flag does nothing.
             arguments = ["serve", "--node", name, "--config", config, "--bootstrap"]
         try:
-            self._processes[name] = LocalProcess(name, arguments, self.log_file(name))
+            with self._gate:
+                if self._is_closed:
+                    raise CannotStart(f"{name} is not begun: its cluster is closed")
+                self._processes[name] = LocalProcess(name, arguments, self.log_file(name))
         except OSError as error:
             raise CannotStart(f"{name} cannot be begun: {error}") from None

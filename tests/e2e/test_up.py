@@ -175,6 +175,14 @@ def test_local_cluster_is_stopped_when_an_error_comes_up(tmp_path: Path) -> None
     until_gone(pids)
 
 
+def test_local_cluster_begins_nothing_once_it_is_closed(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "here", nodes=1, executors=0)
+    cluster.close()
+    with pytest.raises(CannotStart, match="its cluster is closed"):
+        cluster.start()
+    assert list((tmp_path / "here" / "logs").iterdir()) == []
+
+
 def test_local_cluster_refuses_addresses_that_are_in_use(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, nodes=1, executors=0) as cluster:
         host, _, port = cluster.addresses[0].rpartition(":")
