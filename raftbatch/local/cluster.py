@@ -9,6 +9,8 @@ time.
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
@@ -147,10 +149,11 @@ class LocalCluster:
                 f"{', '.join(in_use)}: somebody listens there already; stop that process, or name "
                 f"another directory (the addresses of this one stand in {self.config})"
             )
-        self._place.note_founding()
-        for name in (*self.nodes, *self.executors):
-            if not self.is_alive(name):
-                self._begin(name)
+        with self._opening():
+            self._place.note_founding()
+            for name in (*self.nodes, *self.executors):
+                if not self.is_alive(name):
+                    self._begin(name)
 
     def restart(self, name: str) -> None:
         """Start a node or an executor, after its end. It does not wait for it.
@@ -160,7 +163,8 @@ class LocalCluster:
         """
         if self.is_alive(name):
             raise CannotStart(f"{name} runs: kill or terminate it first")
-        self._begin(name)
+        with self._opening():
+            self._begin(name)
 
     def kill(self, name: str) -> None:
         """End a process with SIGKILL, and wait until it is gone."""
@@ -259,6 +263,14 @@ class LocalCluster:
         """Return who leads now, as a majority says; empty: nobody."""
         return agreed(self.statuses())
 
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Keep it from being closed meanwhile: whoever closes may remove the directory next."""
+        with self._gate:
+            if self._is_closed:
+                raise CannotStart(f"the cluster in {self.directory} is closed")
+            yield
+
     def _begin(self, name: str) -> None:
         if name in self._processes:
             self._processes[name].release()
@@ -270,9 +282,6 @@ class LocalCluster:
             # On a directory that is not empty this flag does nothing.
             arguments = ["serve", "--node", name, "--config", config, "--bootstrap"]
         try:
-            with self._gate:
-                if self._is_closed:
-                    raise CannotStart(f"{name} is not begun: its cluster is closed")
-                self._processes[name] = LocalProcess(name, arguments, self.log_file(name))
+            self._processes[name] = LocalProcess(name, arguments, self.log_file(name))
         except OSError as error:
             raise CannotStart(f"{name} cannot be begun: {error}") from None

@@ -178,9 +178,12 @@ def test_local_cluster_is_stopped_when_an_error_comes_up(tmp_path: Path) -> None
 def test_local_cluster_begins_nothing_once_it_is_closed(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "here", nodes=1, executors=0)
     cluster.close()
-    with pytest.raises(CannotStart, match="its cluster is closed"):
+    with pytest.raises(CannotStart, match="is closed"):
         cluster.start()
-    assert list((tmp_path / "here" / "logs").iterdir()) == []
+    shutil.rmtree(tmp_path / "here")
+    with pytest.raises(CannotStart, match="is closed"):
+        cluster.restart("n1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_local_cluster_refuses_addresses_that_are_in_use(tmp_path: Path) -> None:
