@@ -20,6 +20,7 @@ from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
 from raftbatch.errors import CannotStart, InvalidRequest
 from raftbatch.handshakes import explain
+from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -108,9 +109,11 @@ class CallFailed(Exception):
 
 
 def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
-    """Return whom to ask; ends the command with status 2 where nobody is named."""
+    """Return whom to ask; ends the command with status 2 where nobody is named, or wrongly."""
     if not config and not addresses:
         raise usage("name the cluster: --config FILE, or a node's client address")
+    for each in addresses:
+        check_address(each)
     if not config:
         return Cluster(tuple(Target(each) for each in addresses))
     from raftbatch.realworld import RealFiles
@@ -124,6 +127,12 @@ def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
     cluster = Cluster(known, known, certificates)
     chosen = tuple(cluster.at(each) for each in addresses)
     return Cluster(chosen or known, known, certificates)
+
+
+def check_address(text: str) -> None:
+    """End the command with status 2 where a text is no address."""
+    if not is_address(text):
+        raise usage(f"{text!r} is no address: it has the form host:port")
 
 
 def usage(message: str) -> typer.Exit:

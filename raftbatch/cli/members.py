@@ -19,6 +19,7 @@ from raftbatch.cli.calls import (
     JsonOption,
     TimeoutOption,
     ask_leader,
+    check_address,
     cluster_of,
     run,
 )
@@ -97,6 +98,8 @@ def add(
     """Add a node by hand. A node that is started with --join does this by itself."""
     from raftbatch.v1 import admin_pb2
 
+    check_address(peer)
+
     async def call(stub: AdminStub, left_s: float) -> Any:
         request = admin_pb2.AddRequest(node_id=node, address=peer, stays_learner=learner)
         return await stub.Add(request, timeout=left_s)
@@ -162,6 +165,8 @@ def move(
 ) -> None:
     """Note another peer address of a member."""
     from raftbatch.v1 import admin_pb2
+
+    check_address(peer)
 
     async def call(stub: AdminStub, left_s: float) -> Any:
         request = admin_pb2.MoveRequest(node_id=node, address=peer)

@@ -87,6 +87,22 @@ def test_cli_says_what_became_of_a_request(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["infer", "echo", "a", "--address", "nonsense"],
+        ["status", "nonsense"],
+        ["members", "add", "n9", "nonsense", "--address", "127.0.0.1:1"],
+        ["members", "move", "n1", "x:0", "--address", "127.0.0.1:1"],
+        ["log", "tail", "--address", ":1"],
+    ],
+)
+def test_cli_says_what_is_no_address(cli: CliRunner, words: list[str]) -> None:
+    result = cli.invoke(app, words)
+    assert result.exit_code == 2
+    assert "is no address: it has the form host:port" in result.stderr
+
+
 def test_cli_wants_a_number_that_a_batch_can_have(cli: CliRunner) -> None:
     result = cli.invoke(app, ["batch", "show", str(1 << 64), "--address", "127.0.0.1:1"])
     assert result.exit_code == 2
