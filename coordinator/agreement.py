@@ -3,7 +3,7 @@
     an entry is applied -> at each milestone, index and digest are kept, and told to the members
     a member tells its own -> held against ours at the same index
 
-Marks stand where the log says: at the first entry with records at or past each
+Milestones are where the log says: at the first entry with records at or past each
 multiple of `EVERY`. The digest rolls on over all that was ever applied, so that
 replicas which differ once differ at every milestone from then on: what is lost on its way
 is made up for by the next, and nothing is kept but the last milestones.
@@ -47,7 +47,7 @@ EVERY = 32
 """Indexes from one milestone to the next: a message of some 40 bytes to each member."""
 
 _KEPT_MAX = 64
-"""Marks that are kept of each replica: one that is 2,000 entries behind is still compared."""
+"""Milestones that are kept of each replica: one that is 2,000 entries behind is still compared."""
 
 DOUBT_S = 30.0
 """How long a difference may stand that only silent voters could decide: a node's restart."""

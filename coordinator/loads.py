@@ -13,9 +13,6 @@ from dataclasses import dataclass
 
 from coordinator.core.values import Executor
 
-ITEMS_MAX = 64
-"""Model versions, and devices, of one executor."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelLoad:

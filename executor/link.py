@@ -20,6 +20,7 @@ import grpc.aio
 
 from executor.core.pieces import Joiner
 from raftbatch.backoff import backoff_s
+from raftbatch.channels import open_channel
 from raftbatch.handshakes import explain
 from raftbatch.logs import fields
 from raftbatch.trailers import Said, said_by, said_in
@@ -307,15 +308,10 @@ class Link:
         node = self._nodes.get(address, "")
         found = self._channels.get((address, node))
         if found is None:
-            found = self._channels[address, node] = self._opened(address, node)
+            found = self._channels[address, node] = open_channel(
+                address, self._credentials, node, _OPTIONS
+            )
         return found
-
-    def _opened(self, address: str, node: str) -> grpc.aio.Channel:
-        if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=_OPTIONS)
-        # A certificate names the node, not the machine it happens to run on.
-        named = [("grpc.ssl_target_name_override", node)] if node else []
-        return grpc.aio.secure_channel(address, self._credentials, options=[*_OPTIONS, *named])
 
 
 def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:

@@ -12,10 +12,8 @@ from executor.core.holdings import BUSY
 from executor.core.machine import At, Machine
 from executor.core.values import DeviceMemory, ModelId, Stage
 from executor.usage import Usage
+from raftbatch.settings import LOAD_ITEMS_MAX
 from raftbatch.v1 import load_pb2 as pb
-
-_ITEMS_MAX = 64
-"""As coordinators have it: model versions, and devices, of one executor."""
 
 _AT_WORK = (At.RUNNING, At.WARMING, At.KILLED)
 
@@ -42,13 +40,13 @@ def load_of(machine: Machine, usage: Usage, devices: Mapping[int, DeviceMemory])
         cpu_permille=usage.cpu_permille,
         memory_bytes=usage.memory_bytes,
         memory_limit_bytes=usage.memory_limit_bytes,
-        models=list(models.values())[:_ITEMS_MAX],
+        models=list(models.values())[:LOAD_ITEMS_MAX],
         devices=[
             pb.DeviceLoad(
                 device=each.device,
                 memory_bytes=each.memory_bytes,
                 memory_limit_bytes=each.memory_limit_bytes,
             )
-            for each in list(by_device.values())[:_ITEMS_MAX]
+            for each in list(by_device.values())[:LOAD_ITEMS_MAX]
         ],
     )

@@ -35,8 +35,13 @@ EXECUTOR = "{executor}"
 
 CLUSTER_NAME_BYTES_MAX = 128
 
-_TLS = ("ca", "cert", "key", "operator_cert", "operator_key", "executor_cert", "executor_key")
-_ADDRESSES = ("peer", "client", "http", "peer_listen", "client_listen", "http_listen")
+TLS_FILES = ("ca", "cert", "key", "operator_cert", "operator_key", "executor_cert", "executor_key")
+"""Keys of `[tls]` that name files, relative to the configuration."""
+
+LISTENING = ("peer_listen", "client_listen", "http_listen")
+"""Keys of a node that say where it listens, where that is not what others are told."""
+
+_ADDRESSES = ("peer", "client", "http", *LISTENING)
 
 CLIENT_TABLES = ("cluster", "nodes", "tls")
 SCHEDULER_TABLES = ("leader", "api", "feed", "sessions", "policy", "models")
@@ -257,7 +262,7 @@ def load(files: Files, path: str) -> ClusterFile:
     if replica not in (SCHEDULER, OPAQUE):
         raise cluster.wrong("replica", f"is {replica!r}: it is {SCHEDULER!r} or {OPAQUE!r}")
     tls = top.table("tls")
-    tls.check_known((*_TLS, "roles", "insecure"))
+    tls.check_known((*TLS_FILES, "roles", "insecure"))
     is_insecure = tls.flag("insecure", default=False)
     is_secure = any(key != "insecure" for key in tls.values)
     if is_secure and is_insecure:

@@ -214,6 +214,9 @@ class Model:
         return self.max_batch_size or 1
 
 
+LOAD_ITEMS_MAX = 64
+"""Model versions, and devices, that an executor may name in its load."""
+
 PRIORITY_LEVELS_MAX = 16
 PREFERRED_MAX = 32
 ATTEMPTS_MAX = 100

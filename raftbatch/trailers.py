@@ -13,13 +13,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
 from raftbatch import errors
 from raftbatch.errors import TRAILER, OutcomeUnknown, RaftbatchError
+from raftbatch.handshakes import explain
 from raftbatch.ids import is_address
 from raftbatch.v1 import error_pb2
+
+if TYPE_CHECKING:
+    import grpc.aio
 
 MESSAGE_CHARACTERS_MAX = 2_000
 """A sentence for a person is shorter; more is cut off."""
@@ -121,3 +126,11 @@ def said_by(metadata: Iterable[object] | None) -> Said | None:
 def error_in(message: error_pb2.Error) -> RaftbatchError:
     """Return the exception that a message stands for. Total. Deterministic."""
     return said_in(message).error()
+
+
+def of_call(address: str, error: grpc.aio.AioRpcError) -> RaftbatchError:
+    """Return what a failed call stands for: without a trailer nobody knows. Total."""
+    said = said_by(error.trailing_metadata())
+    if said is not None:
+        return said.error()
+    return OutcomeUnknown(f"{address}: {explain(error.details() or error.code().name)}")

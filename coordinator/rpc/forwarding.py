@@ -33,6 +33,7 @@ from coordinator.node import Node, Phase
 from coordinator.rpc.asks import ASKS_MAX
 from coordinator.rpc.handed_on import Answer, HandedOn, Item, Kind, answer_to_ids, asked_of
 from coordinator.rpc.onward import Stream
+from raftbatch.backoff import backoff_s
 from raftbatch.errors import (
     Draining,
     InvalidRequest,
@@ -53,7 +54,6 @@ _GROUP_BYTES_MAX = 1 << 20  # of one message, unless one request alone is larger
 _RETRY_MS = 100
 _PAUSE_S = 0.02  # before the next try, doubled with each that fails
 _PAUSE_S_MAX = 0.5
-_DOUBLINGS_MAX = 5
 _ELSEWHERE = (NotLeader, NoLeader, Draining)  # another node leads, or will soon
 
 
@@ -272,8 +272,8 @@ class Forwarder:
     async def _pause(self) -> None:
         """Wait a while, or until another node leads; longer after each try that failed."""
         loop = asyncio.get_running_loop()
-        pause_s = min(_PAUSE_S * 2 ** min(self._failures, _DOUBLINGS_MAX), _PAUSE_S_MAX)
         self._failures += 1
+        pause_s = backoff_s(self._failures, _PAUSE_S, _PAUSE_S_MAX, drawn=1.0)
         self._change = loop.create_future()
         timer = loop.call_later(pause_s, self._leave)
         try:

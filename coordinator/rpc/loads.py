@@ -6,7 +6,8 @@ what is done with it. Called by: the services. Total. Deterministic.
 
 from __future__ import annotations
 
-from coordinator.loads import ITEMS_MAX, DeviceLoad, Load, ModelLoad
+from coordinator.loads import DeviceLoad, Load, ModelLoad
+from raftbatch.settings import LOAD_ITEMS_MAX
 from raftbatch.v1 import load_pb2 as pb
 
 _COUNT_MAX = 1 << 16
@@ -27,7 +28,7 @@ def load_of(message: pb.ExecutorLoad) -> Load | None:
         numbers += [device.memory_bytes, device.memory_limit_bytes]
         names.append(device.device)
     if (
-        max(len(message.models), len(message.devices)) > ITEMS_MAX
+        max(len(message.models), len(message.devices)) > LOAD_ITEMS_MAX
         or max(numbers) > _BYTES_MAX
         or max(counts) > _COUNT_MAX
         or message.cpu_permille > _PERMILLE_MAX

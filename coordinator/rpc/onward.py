@@ -15,23 +15,15 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from raftbatch.channels import SESSION_OPTIONS, open_channel
 from raftbatch.errors import NoLeader, OutcomeUnknown, RaftbatchError
-from raftbatch.trailers import said_by
+from raftbatch.trailers import of_call
 from raftbatch.v1 import gateway_pb2 as pb
 
 OPEN_S = 2.0
 """No node takes so long to say who it is: it is gone, or stands still."""
 
 _SESSION = "/raftbatch.v1.Gateway/Session"  # its requests are bytes already
-_OPTIONS = [
-    # What a node may say in one message is bounded by the node.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A connection of its own, that ends with the channel, and no back-off but the caller's.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-]
 
 
 class Stream:
@@ -63,7 +55,7 @@ class Stream:
             while (reply := await self._call.read()) is not grpc.aio.EOF:
                 heard(reply)
         except grpc.aio.AioRpcError as error:
-            return _of_call(self._address, error)
+            return of_call(self._address, error)
         return OutcomeUnknown(f"{self._address} has ended the stream")
 
     async def write(self, next_message: Callable[[], bytes | None]) -> None:
@@ -100,11 +92,7 @@ async def open_stream(
     Raises:
         RaftbatchError: it does not answer, or refuses; nothing was done.
     """
-    if credentials is None:
-        channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
-    else:
-        named = ("grpc.ssl_target_name_override", node)
-        channel = grpc.aio.secure_channel(address, credentials, options=[*_OPTIONS, named])
+    channel = open_channel(address, credentials, node, SESSION_OPTIONS)
     session: Any = channel.stream_stream(_SESSION, None, pb.SessionReply.FromString)
     call = session()
     stream: Stream | None = None
@@ -117,18 +105,11 @@ async def open_stream(
     except TimeoutError:
         raise NoLeader(f"{node} at {address} does not answer within {OPEN_S:g} s") from None
     except grpc.aio.AioRpcError as error:
-        raise NoLeader(f"{node} leads, and refuses: {_of_call(address, error).message}") from None
+        raise NoLeader(f"{node} leads, and refuses: {of_call(address, error).message}") from None
     finally:
         if stream is None:
             await _close(channel, call)
     return stream
-
-
-def _of_call(address: str, error: grpc.aio.AioRpcError) -> RaftbatchError:
-    said = said_by(error.trailing_metadata())
-    if said is not None:
-        return said.error()
-    return OutcomeUnknown(f"{address}: {error.details() or error.code().name}")
 
 
 async def _close(channel: grpc.aio.Channel, call: Any) -> None:

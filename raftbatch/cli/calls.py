@@ -287,15 +287,14 @@ def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFaile
 
 def _channel(cluster: Cluster, target: Target) -> Channel:
     import grpc
-    import grpc.aio
 
-    if cluster.certificates is None:
-        return grpc.aio.insecure_channel(target.address)
-    ca, cert, key = pems(cluster.certificates)
-    credentials = grpc.ssl_channel_credentials(ca, key, cert)
-    # A certificate names the node, not the machine it happens to run on.
-    options = [("grpc.ssl_target_name_override", target.node)] if target.node else []
-    return grpc.aio.secure_channel(target.address, credentials, options=options)
+    from raftbatch.channels import open_channel
+
+    credentials = None
+    if cluster.certificates is not None:
+        ca, cert, key = pems(cluster.certificates)
+        credentials = grpc.ssl_channel_credentials(ca, key, cert)
+    return open_channel(target.address, credentials, target.node)
 
 
 def _of_rpc(target: Target, error: Any) -> CallFailed:

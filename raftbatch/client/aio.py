@@ -138,21 +138,11 @@ class AsyncClient:
                 the time was over, and nothing was done; definite.
         """
         engine = self._engine or self._running()
-        encoder = self._models.known(model, version)
-        if encoder is None:
-            encoder = await self._looked_up(model, version, timeout_s)
-        future: asyncio.Future[Result] = engine.future()
+        encoder = await self._looked_up(model, version, timeout_s)
         common = (version, timeout_s, priority, parameters, traceparent, pb.WANT_OUTCOME)
-        ask = self._asked(encoder, future, request_id, model, inputs, *common)
-        limit_s = self._options.patience_s if timeout_s is None else timeout_s + _GRACE_S
-        engine.ask(ask, limit_s, True)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            engine.abandon(ask, is_cancelled=True)
-            raise
-        finally:
-            engine.settled(ask)
+        ask = self._asked(encoder, engine.future(), request_id, model, inputs, *common)
+        found: Result = await engine.wait(ask, self._limit_s(timeout_s), True)
+        return found
 
     async def submit(
         self,

@@ -81,10 +81,7 @@ class Engine:
             self._deadlines.add(ask, limit_s, is_cancelled)
         self._ready.put(ask)
         self.pending += 1
-        if self._link is not None:
-            self._link.woken.set()
-        else:
-            self._find()
+        self._wake()
 
     def settled(self, ask: Ask) -> None:
         """Take in that an ask has its answer, or is abandoned."""
@@ -211,9 +208,8 @@ class Engine:
         has_more = bool(self._ready) or self._background.is_due
         if not link.dropped and not (is_leading and has_more):
             return None
-        options = self._options
         request = pb.SessionRequest(
-            tenant=options.tenant, dropped=link.dropped, forward=options.forward
+            tenant=self._options.tenant, dropped=link.dropped, forward=self._options.forward
         )
         before, has_dropped = self._number, bool(link.dropped)
         parts: list[bytes] = []
@@ -265,12 +261,10 @@ class Engine:
 
     def lost(self, link: Link, error: RaftbatchError) -> None:
         """Ask for all that is owed on the next link: the requests go on, wherever they are."""
-        was_leading = link is self._link
-        if was_leading:
+        if link is self._link:
             self._link = None
         # What ends in good order (`draining`, `overloaded`) has still been taken, perhaps.
-        asks = list(link.asks.values())
-        controls = list(link.controls.values())
+        asks, controls = list(link.asks.values()), list(link.controls.values())
         link.asks.clear()
         link.controls.clear()
         self._end(link)
@@ -278,7 +272,10 @@ class Engine:
             self._background.failed(control, OutcomeUnknown(error.message))
         for ask in asks:
             ask.is_lost = True
-        self._later(asks, error) if error.slug == Overloaded.slug else self._again(asks)
+        if error.slug == Overloaded.slug:
+            self._later(asks, error)
+        else:
+            self._again(asks)
 
     def learned(self, reply: pb.NodesReply) -> None:
         """Take in who the nodes are."""
@@ -348,7 +345,10 @@ class Engine:
 
     def _wake(self) -> None:
         """Let what is ready be said, by whoever leads."""
-        self._link.wake() if self._link is not None else self._find()
+        if self._link is not None:
+            self._link.wake()
+        else:
+            self._find()
 
     def _find(self) -> None:
         if self._finding is None and not self._is_over:

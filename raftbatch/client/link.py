@@ -15,11 +15,12 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
+from raftbatch.channels import SESSION_OPTIONS, open_channel
 from raftbatch.client.asks import Ask, end_wait
 from raftbatch.client.background import Control
-from raftbatch.client.failures import of_call
 from raftbatch.client.options import TLS
 from raftbatch.errors import NoLeader, OutcomeUnknown, RaftbatchError
+from raftbatch.trailers import of_call
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 
@@ -31,16 +32,6 @@ OPEN_S = 2.0
 _SESSION = "/raftbatch.v1.Gateway/Session"  # its requests are bytes already
 _PROBE_S = 2.0
 _LEADERLESS_MAX = 2  # probes in succession that find a node without a leader: it is cut off
-
-_OPTIONS = [
-    # What a node may say in one message is bounded by the node.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A connection of its own, that ends with the channel, and no back-off but the client's.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-]
 
 
 class Owner(Protocol):
@@ -269,11 +260,10 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
 
 
 def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
-    if tls is None:
-        return grpc.aio.insecure_channel(address, options=_OPTIONS)
-    credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
-    options = [*_OPTIONS, *([("grpc.ssl_target_name_override", name)] if name else [])]
-    return grpc.aio.secure_channel(address, credentials, options=options)
+    credentials = None
+    if tls is not None:
+        credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+    return open_channel(address, credentials, name, SESSION_OPTIONS)
 
 
 async def _close(channel: grpc.aio.Channel, call: Any) -> None:

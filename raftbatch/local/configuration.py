@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from raftbatch.config import LISTENING, TLS_FILES
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_address
 from raftbatch.local import toml
@@ -24,17 +25,7 @@ DATA_DIR = "data/{node}"
 
 _PORTS = {"peer": 8003, "client": 8001, "http": 8000}
 _STEP = 10  # between the ports of two nodes
-_LISTENING = ("peer_listen", "client_listen", "http_listen")
 _SHOWN_CHARACTERS = 100
-_TLS_FILES = (
-    "ca",
-    "cert",
-    "key",
-    "operator_cert",
-    "operator_key",
-    "executor_cert",
-    "executor_key",
-)
 
 
 def built_in_addresses(nodes: int) -> Addresses:
@@ -76,7 +67,7 @@ def addresses_of(values: Mapping[str, Any], path: str) -> Addresses:
         found[node] = {
             key: each
             for key, each in table.items()
-            if isinstance(each, str) and is_address(each) and key not in _LISTENING
+            if isinstance(each, str) and is_address(each) and key not in LISTENING
         }
     if "nodes" in values and not found:
         raise InvalidRequest(f"{path}: nodes: there is none: a cluster needs a node")
@@ -96,7 +87,7 @@ def placed(values: Mapping[str, Any], folder: str, addresses: Addresses, heading
     found["cluster"] = {"name": NAME, **_table(values.get("cluster"))}
     nodes = dict(_tables(values.get("nodes")))
     found["nodes"] = {
-        node: {k: v for k, v in nodes.get(node, {}).items() if k not in (*_LISTENING, "data_dir")}
+        node: {k: v for k, v in nodes.get(node, {}).items() if k not in (*LISTENING, "data_dir")}
         | at
         for node, at in addresses.items()
     }
@@ -104,7 +95,7 @@ def placed(values: Mapping[str, Any], folder: str, addresses: Addresses, heading
     tls = _table(values.get("tls"))
     if tls:
         found["tls"] = {
-            key: _absolute(folder, each) if key in _TLS_FILES else each for key, each in tls.items()
+            key: _absolute(folder, each) if key in TLS_FILES else each for key, each in tls.items()
         }
     models = _table(values.get("models"))
     if models:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from raftbatch.channels import name_options
 from raftbatch.config import ClusterFile
 from raftbatch.realworld.process import quiet_grpc
 from raftbatch.realworld.tls import read_pem
@@ -87,7 +88,4 @@ def _channel(cluster: ClusterFile, node: str) -> grpc.Channel:
         return grpc.insecure_channel(address)
     ca, cert, key = map(read_pem, (certificates.ca, certificates.cert, certificates.key))
     credentials = grpc.ssl_channel_credentials(ca, key, cert)
-    # A certificate names the node, not where it is.
-    return grpc.secure_channel(
-        address, credentials, options=[("grpc.ssl_target_name_override", node)]
-    )
+    return grpc.secure_channel(address, credentials, options=name_options(node))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from raftbatch.backoff import backoff_s
 from raftbatch.errors import CannotStart
 from raftbatch.world import Clock
 
@@ -104,8 +105,7 @@ class Supervisor:
         return Restarted(name)
 
     def _died(self, name: str, why: str, now_s: float) -> Died:
-        # The exponent is bounded, since a float is.
-        deaths = self._deaths[name] = min(self._deaths.get(name, 0) + 1, 32)
-        pause_s = min(PAUSE_S * 2.0 ** (deaths - 1), PAUSE_S_MAX)
+        deaths = self._deaths[name] = self._deaths.get(name, 0) + 1
+        pause_s = backoff_s(deaths, PAUSE_S, PAUSE_S_MAX, drawn=1.0)
         self._due_s[name] = now_s + pause_s
         return Died(name, why, pause_s)

@@ -8,9 +8,10 @@ import pytest
 
 from chaos.worlds.loop import VirtualLoop
 from coordinator.core.values import Executor
-from coordinator.loads import ITEMS_MAX, DeviceLoad, Load, Loads, ModelLoad
+from coordinator.loads import DeviceLoad, Load, Loads, ModelLoad
 from coordinator.overview import overview
 from coordinator.rpc.loads import load_message, load_of
+from raftbatch.settings import LOAD_ITEMS_MAX
 from raftbatch.v1 import load_pb2 as pb
 from tests.unit.core.tables import Core
 
@@ -76,7 +77,7 @@ def test_load_travels_whole() -> None:
         pb.ExecutorLoad(models=[pb.ModelLoad(name="m", version="1", instances=1, busy=2)]),
         pb.ExecutorLoad(models=[pb.ModelLoad(name="", version="1")]),
         pb.ExecutorLoad(models=[pb.ModelLoad(name="m", version="1\0")]),
-        pb.ExecutorLoad(models=[pb.ModelLoad(name="m", version="1")] * (ITEMS_MAX + 1)),
+        pb.ExecutorLoad(models=[pb.ModelLoad(name="m", version="1")] * (LOAD_ITEMS_MAX + 1)),
         pb.ExecutorLoad(devices=[pb.DeviceLoad(device="x" * 300)]),
         pb.ExecutorLoad(devices=[pb.DeviceLoad(device="cuda", memory_limit_bytes=1 << 60)]),
     ],

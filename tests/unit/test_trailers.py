@@ -12,7 +12,6 @@ import pytest
 
 from executor.link import Trouble, trouble_of
 from raftbatch.cli.calls import CallFailed, Target, _of_rpc
-from raftbatch.client.failures import of_call
 from raftbatch.errors import TRAILER, NotLeader, OutcomeUnknown, Overloaded, RaftbatchError
 from raftbatch.trailers import (
     MESSAGE_CHARACTERS_MAX,
@@ -20,6 +19,7 @@ from raftbatch.trailers import (
     Refused,
     Said,
     error_in,
+    of_call,
     said_by,
     said_in,
 )
