@@ -196,10 +196,13 @@ class Hungry:
 def test_endless_allocation_fails_its_batch_where_memory_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "hungry.py"
     file.write_text(HUNGRY, encoding="utf-8")
-    most = {"memory_bytes_max": 512 << 20}
 
     async def main() -> None:
-        child = await started(replace(LOAD, file=str(file), module="", class_name="Hungry", **most))
+        child = await started(
+            replace(
+                LOAD, file=str(file), module="", class_name="Hungry", memory_bytes_max=512 << 20
+            )
+        )
         child.send(Batch(1, (payload(b"x"),), (1,), (b"",)))
         failed = await child.receive()
         assert isinstance(failed, Failed)
