@@ -18,6 +18,7 @@ from coordinator.rpc.admin import AdminService
 from coordinator.rpc.dispatch import DispatchService
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.gateway import GatewayService
+from coordinator.rpc.gone import Gone
 from coordinator.rpc.legible import Legible
 from coordinator.rpc.log import LogService
 from coordinator.rpc.onward import open_stream
@@ -72,7 +73,11 @@ class ClientPort:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
             maximum_concurrent_rpcs=limits.calls_max,
-            interceptors=[Legible(node), *([Rights(node)] if credentials is not None else ())],
+            interceptors=[
+                Gone(node),  # around all others, which may be the ones that find nobody there
+                Legible(node),
+                *([Rights(node)] if credentials is not None else ()),
+            ],
         )
         if self._config.cluster.is_opaque:
             add_LogServicer_to_server(LogService(node, limits), self._server)
