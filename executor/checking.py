@@ -20,10 +20,12 @@ from typing import Any
 import executor
 import raftbatch
 from executor import samples
-from executor.collate import BAD_OUTPUT, INVALID_INPUT, NOT_FINITE, Form
+from executor.collate import INVALID_INPUT, Form
+from executor.core.reports import RESULT_TOO_LARGE
 from executor.core.values import Failure, Outcome
 from executor.frames import Batch, Load
 from executor.loading import CannotLoad
+from executor.outputs import BAD_OUTPUT, NOT_FINITE
 from executor.runtime import Runtime
 from raftbatch import tensors
 from raftbatch.signatures import bucket
@@ -32,7 +34,7 @@ from raftbatch.world import Clock, Files
 _OURS = tuple(str(PurePosixPath(each.__file__ or "").parent) for each in (executor, raftbatch))
 _LIBRARIES = ("/site-packages/", "/lib/python")
 _EXAMPLES = f"{_OURS[0]}/examples/"
-_WRONG = (BAD_OUTPUT, NOT_FINITE, INVALID_INPUT)
+_WRONG = (BAD_OUTPUT, NOT_FINITE, INVALID_INPUT, RESULT_TOO_LARGE)
 """Codes of requests that failed by the model's mistake, and not by its word."""
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
