@@ -8,6 +8,7 @@ the cluster. Called by: end-to-end tests, on their loop.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +19,9 @@ from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.realworld import RealWorld
 from raftbatch.stories import Stories
 from raftbatch.stories.values import Counts
+from tests.e2e.cluster import ServedCluster
 
-_PATIENCE_S = 240.0
+PATIENCE_S = 240.0
 """Longer than any test waits: a request that gets no answer is its test's failure."""
 
 
@@ -39,7 +41,7 @@ class Flow:
     def __init__(self, addresses: list[str], model: str = "echo", width: int = 4) -> None:
         self.begun = 0
         self.executors: Counter[str] = Counter()
-        self._client = AsyncClient(addresses, ClientOptions(patience_s=_PATIENCE_S))
+        self._client = AsyncClient(addresses, ClientOptions(patience_s=PATIENCE_S))
         self._model = model
         self._width = width
         self._answered = asyncio.Condition()
@@ -106,3 +108,20 @@ def counted(directory: Path) -> Counts:
     for index, term, entry in log:
         stories.feed(index, term, entry)
     return stories.counts
+
+
+def settled(served: ServedCluster, requests: int) -> list[int]:
+    """Stop all nodes; hold what each has on its disk against how many requests there were.
+
+    Returns:
+        how many of them ran more than once, by each node's log.
+    """
+    served.agree()
+    for process in served.processes.values():
+        process.send(signal.SIGTERM)
+    assert {process.ended() for process in served.processes.values()} == {0}
+    counts = [counted(served.data(node)) for node in served.processes]
+    for each in counts:
+        assert (each.requests, each.lost, each.unsure, each.doubled) == (requests, 0, 0, 0)
+        assert dict(each.outcomes) == {"ok": requests}
+    return [each.reruns for each in counts]

@@ -18,7 +18,7 @@ from raftbatch.client import AsyncClient
 from raftbatch.errors import DeadlineExceeded
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.executor_scene import Scene, is_gone, run
-from tests.e2e.flow import Flow, counted
+from tests.e2e.flow import Flow, settled
 from tests.e2e.processes import RAFTBATCH, Process
 from tests.e2e.processes import run as command
 
@@ -45,23 +45,6 @@ class = "Echo"
 [models.nobody]
 inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
 """
-
-
-def settled(served: ServedCluster, requests: int) -> list[int]:
-    """Stop all nodes; hold what each has on its disk against how many requests there were.
-
-    Returns:
-        how many of them ran more than once, by each node's log.
-    """
-    served.agree()
-    for process in served.processes.values():
-        process.send(signal.SIGTERM)
-    assert {process.ended() for process in served.processes.values()} == {0}
-    counts = [counted(served.data(node)) for node in served.processes]
-    for each in counts:
-        assert (each.requests, each.lost, each.unsure, each.doubled) == (requests, 0, 0, 0)
-        assert dict(each.outcomes) == {"ok": requests}
-    return [each.reruns for each in counts]
 
 
 def flow_to(scene: Scene) -> Flow:
