@@ -25,7 +25,7 @@ from tests.e2e.processes import run as command
 pytestmark = pytest.mark.slow
 
 NODES = ("n1", "n2", "n3")
-KILLS = 20
+KILLS = 8
 
 SETTINGS = """
 [models.shout]
@@ -112,31 +112,6 @@ def _open(served: ServedCluster) -> int:
     """Return how many requests have no outcome yet."""
     statuses = served.statuses().values()
     return max([each.scheduler.requests for each in statuses], default=-1)
-
-
-def test_processes_that_come_and_go_are_nothing_to_clients(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        served = scene.served
-        first = await scene.start("x1")
-        async with flow_to(scene) as flow:
-            await flow.goes_on(with_executor="x1")
-            second = await scene.start("x2")
-            assert await asyncio.to_thread(first.terminate) == 0
-            assert first.logged("executor.left")[-1]["why"] == "drained"
-            await flow.goes_on(with_executor="x2")
-            for node in NODES:  # the leader among them
-                assert await asyncio.to_thread(served.processes[node].terminate) == 0
-                await flow.goes_on()
-                served.start(node)
-                await asyncio.to_thread(served.ready, node)
-                await asyncio.to_thread(served.leader)
-            await scene.start("x1")
-            assert await asyncio.to_thread(second.terminate) == 0
-            await flow.goes_on(with_executor="x1")
-        reruns = await asyncio.to_thread(settled, served, flow.begun)
-        assert reruns == [0, 0, 0], "who drains gives back what it has not begun"
-
-    run(tmp_path, test, NODES, settings=SETTINGS)
 
 
 def test_model_that_nobody_runs_is_said_and_its_requests_expire(tmp_path: Path) -> None:
