@@ -72,7 +72,8 @@ def _credentials(files: Files, certificates: Certificates | None) -> grpc.Channe
     if certificates is None:
         return None
     ca, cert, key = (
-        _read(files, path) for path in (certificates.ca, certificates.cert, certificates.key)
+        _read(files, path) if path else None
+        for path in (certificates.ca, certificates.cert, certificates.key)
     )
     return grpc.ssl_channel_credentials(ca, key, cert)
 

@@ -36,6 +36,7 @@ from coordinator.replica import Replica
 from coordinator.rpc.guard import Bounds, Guard
 from coordinator.rpc.metrics import NodeMetrics
 from raftbatch.errors import CannotStart
+from raftbatch.ids import is_loopback
 from raftbatch.world import TLS, Listener, Worker, World
 
 _LOG = logging.getLogger(__name__)
@@ -74,9 +75,17 @@ class HttpPort:
         """Begin to serve.
 
         Raises:
-            CannotStart: the port is in use, or not ours.
+            CannotStart: the port is in use or not ours, or would be open to all.
         """
-        limits = self._node.config.server
+        config = self._node.config
+        listen = config.addresses.http_listen
+        if self._tls is None and not config.cluster.is_insecure and not is_loopback(listen):
+            raise CannotStart(
+                f"{listen} can be reached from other machines, and without TLS whoever reaches it "
+                "is answered: configure certificates, or listen on 127.0.0.1, or say with "
+                "--insecure that the network is trusted"
+            )
+        limits = config.server
         lifetime_s = limits.http_request_ms_max / 1000
         server = web.Server(
             self._answer,
@@ -92,7 +101,6 @@ class HttpPort:
         )
         bounds = Bounds(limits.http_connections_max, lifetime_s, limits.http_request_bytes_max)
         self._guard = Guard(server, bounds)
-        listen = self._node.config.addresses.http_listen
         try:
             self._listener = await self._world.network.serve(listen, self._guard, self._tls)
         except OSError as error:

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from raftbatch.cli.text import printable
-from raftbatch.config import Certificates
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -63,6 +62,7 @@ def executor(
     from raftbatch.config import load
     from raftbatch.errors import Fatal, InvalidRequest
     from raftbatch.realworld import RealProcess, RealWorld
+    from raftbatch.realworld.tls import read_shown
 
     process, world = RealProcess(), RealWorld()
     try:
@@ -73,21 +73,10 @@ def executor(
     logs.begin(sys.stderr)
     try:
         if told.certificates is not None:
-            _check_certificate(told.certificates)
+            read_shown(told.certificates)  # it is tried, before models are loaded
         process.run(ExecutorServer(world, process, told, RealChildren()).run())
     except Fatal as error:
         raise _failed(str(error), _EXIT_FAILED) from None
-
-
-def _check_certificate(certificates: Certificates) -> None:
-    """Try what will be shown to the nodes: they would say no more than that they end the call.
-
-    Raises:
-        CannotStart: it is no use; the text says why, and what to do.
-    """
-    from raftbatch.realworld.tls import load_tls
-
-    load_tls(certificates.ca, certificates.cert, certificates.key, is_client=True)
 
 
 def _failed(message: str, status: int) -> typer.Exit:

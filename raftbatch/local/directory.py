@@ -135,7 +135,9 @@ class ClusterDirectory:
         new = self.config.with_suffix(".new")
         try:
             new.write_text(text, "utf-8")
-            load(self._files, str(new)).operator()  # as we will be asked to show it
+            found = load(self._files, str(new))
+            found.check_listening()  # as nodes do
+            found.operator()  # as we will be asked to show it
             new.replace(self.config)
         except InvalidRequest as error:
             new.unlink()
