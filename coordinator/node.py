@@ -326,10 +326,7 @@ class Node:
         await self._taking().move(node, address)
 
     async def transfer(self, heir: NodeId | None) -> NodeId:
-        """Hand leadership over, to the voter that holds most where none is named.
-
-        Returns:
-            Who leads then: this node where it led already and is named.
+        """Hand leadership over, to the voter that holds most where none is named; return to whom.
 
         Raises:
             OutcomeUnknown: it was not taken in time; the heir may take over yet.

@@ -6,16 +6,11 @@ Imports of `coordinator` are inside the function: no other command needs them.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from raftbatch.cli.text import printable
-
-if TYPE_CHECKING:
-    from coordinator.config import NodeConfig
-    from coordinator.rpc.port import Credentials
-    from raftbatch.realworld import RealTLS
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -91,7 +86,7 @@ def serve(
         raise _failed(str(error), _EXIT_FAILED) from None
 
 
-def _certificates(told: NodeConfig) -> tuple[RealTLS | None, Credentials | None]:
+def _certificates(told: Any) -> tuple[Any, Any]:
     """Return what the node shows on its peer port and HTTP port, and on its client port.
 
     Raises:
