@@ -55,6 +55,8 @@ def executor(
     from raftbatch.realworld.process import quiet_grpc
 
     quiet_grpc()
+    import grpc
+
     from executor.children import RealChildren, cpus
     from executor.config import executor_config
     from executor.server import ExecutorServer
@@ -72,9 +74,11 @@ def executor(
     told = replace(told, join_s=join, drain_s=drain)
     logs.begin(sys.stderr)
     try:
+        credentials = None
         if told.certificates is not None:
-            read_shown(told.certificates)  # it is tried, before models are loaded
-        process.run(ExecutorServer(world, process, told, RealChildren()).run())
+            ca, cert, key = read_shown(told.certificates)
+            credentials = grpc.ssl_channel_credentials(ca, key or None, cert or None)
+        process.run(ExecutorServer(world, process, told, RealChildren(), credentials).run())
     except Fatal as error:
         raise _failed(str(error), _EXIT_FAILED) from None
 
