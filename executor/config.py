@@ -25,9 +25,10 @@ from typing import Any, cast
 from executor.core.values import ModelId
 from executor.frames import Load
 from executor.model import tensors_of
-from raftbatch.config import Certificates, ClusterFile, Table
+from raftbatch.config import Certificates, ClusterFile
 from raftbatch.errors import InvalidRequest
 from raftbatch.settings import Model
+from raftbatch.tables import Table
 
 INSTANCES_MAX = 64
 SLOTS_MAX = 1024
@@ -85,6 +86,7 @@ class ExecutorConfig:
         join_s: how long it tries to join at first.
         load_s: how long a model may take to load.
         cpus: that it may use.
+        cluster: the cluster's name; a node of another one does not let it join.
     """
 
     executor: str
@@ -95,6 +97,7 @@ class ExecutorConfig:
     join_s: float = 30.0
     load_s: float = 600.0
     cpus: int = 1
+    cluster: str = ""
 
     @property
     def slots(self) -> int:
@@ -164,6 +167,7 @@ def executor_config(
         {str(node): each.client for node, each in file.nodes.items()},
         file.executor(executor),
         cpus=cpus,
+        cluster=file.name,
     )
     if config.slots > SLOTS_MAX:
         raise table.wrong("", f"instances and prefetch ask for {config.slots} slots: {SLOTS_MAX}")

@@ -140,10 +140,11 @@ def _of_config(path: str, name: str) -> list[tuple[Load, int]]:
 
     from executor.children import cpus
     from executor.config import executor_config
-    from raftbatch.config import ClusterFile, Table, load
+    from raftbatch.config import ClusterFile, load
     from raftbatch.local import configuration
     from raftbatch.realworld import RealFiles
     from raftbatch.settings import Model
+    from raftbatch.tables import Table
 
     place = str(Path(path).absolute())
     try:

@@ -25,6 +25,7 @@ class Nodes:
             enough, if that node is up.
         tls: certificates; None: without.
         forward: whether any node will do: those that were named are asked first then.
+        cluster: that they must belong to; empty: any.
 
     Attributes:
         leader: who is believed to lead; empty: nobody.
@@ -34,7 +35,9 @@ class Nodes:
         InvalidRequest: there is none, or one is no address; definite.
     """
 
-    def __init__(self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False) -> None:
+    def __init__(
+        self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False, cluster: str = ""
+    ) -> None:
         wrong = [each for each in addresses if not is_address(each)]
         if wrong or not addresses:
             raise InvalidRequest(
@@ -45,6 +48,7 @@ class Nodes:
         self._names = dict(tls.names) if tls is not None else {}
         self._tls = tls
         self._forward = forward
+        self._cluster = cluster
         self._left = ""
         self._said: dict[str, str] = {}
         self._turn = 0
@@ -74,7 +78,7 @@ class Nodes:
 
     @property
     def is_denied(self) -> bool:
-        """Whether nodes answer that this client may not ask them, and nothing else."""
+        """Whether nodes answer that they are not for this client, and nothing else."""
         return self._denied is not None
 
     def left(self, address: str, leader: str) -> None:
@@ -99,10 +103,11 @@ class Nodes:
                     continue
                 tried.append(address)
                 try:
-                    link = await open_link(owner, address, self._tls, self._names.get(address, ""))
+                    name = self._names.get(address, "")
+                    link = await open_link(owner, address, self._tls, name, self._cluster)
                 except RaftbatchError as error:
                     self._said[address] = error.message
-                    if isinstance(error, PermissionDenied):
+                    if isinstance(error, PermissionDenied | InvalidRequest):
                         self._denied = error
                     if address == self.leader:
                         self.leader = ""
