@@ -1,0 +1,244 @@
+"""Very many requests through one cluster, and whether it is as at the beginning then.
+
+What lives here: the load, samples while it lasts, and what they must say. What must never live
+here: a process (`cluster`), printing (`bench_endurance`). Called by: `bench_endurance`.
+
+Retention and compaction are made short by the configuration, so that each happens many times. The
+run is a row of *stretches* of equally many requests, each with a sample at its end. What grows until
+retention is over for the first time, and until allocators have what they need, is in the first
+quarter of them: only processor time is compared with that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from benchmarks.serving.cluster import (
+    cpu_s,
+    disk_bytes,
+    files_open,
+    memory_bytes,
+    resident_bytes,
+    running,
+)
+from benchmarks.serving.loop import run
+from benchmarks.serving.tables import Figures, bound
+from benchmarks.serving.texts import text
+from raftbatch.client import AsyncClient
+from raftbatch.local import LocalCluster
+
+STRETCHES_MIN = 4
+_IN_FLIGHT = 256
+_MOST = 1.1
+_CLIENT = "client"
+
+_SETTINGS = {
+    "policy": {"outcome_retention_ms": 4_000, "dedupe_retention_ms": 8_000},
+    "storage": {
+        "segment_bytes": 16 << 20,
+        "log_retention_bytes": 64 << 20,
+        "trailing_bytes_max": 32 << 20,
+    },
+    "log": {"snapshot_bytes_min": 32 << 20, "stagger_bytes": 4 << 20},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How it stood at the end of a stretch, by process; `client` is this one.
+
+    Attributes:
+        requests: served by then, in all.
+        per_s: of this stretch, each second.
+        p50_ms: of this stretch.
+        p99_ms: the same.
+        load: runnable processes on the machine, on average over a minute.
+        cpu_us: processor time for each request of the stretch.
+        memory: resident bytes.
+        files: open descriptors.
+        disk: bytes of each node's directory, and of what it has said.
+        entries: of the log, that the leader has applied.
+        outcomes: that the leader knows, with those of which it knows the id alone.
+    """
+
+    requests: int
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    load: float
+    cpu_us: dict[str, float]
+    memory: dict[str, int]
+    files: dict[str, int]
+    disk: dict[str, int]
+    entries: int
+    outcomes: int
+
+    def row(self) -> Figures:
+        """Return it in one line: of the nodes the largest."""
+        nodes = max(self.memory[node] for node in self.disk)
+        others = [name for name in self.memory if name not in self.disk]
+        return {
+            "requests": self.requests,
+            "per_s": self.per_s,
+            "p50_ms": self.p50_ms,
+            "p99_ms": self.p99_ms,
+            "cpu_us": sum(self.cpu_us.values()),
+            "node_MB": nodes / 1e6,
+            **{f"{name}_MB": self.memory[name] / 1e6 for name in others},
+            "disk_MB": max(self.disk.values()) / 1e6,
+            "files": sum(self.files.values()),
+            "entries": self.entries,
+            "outcomes": self.outcomes,
+            "load": self.load,
+        }
+
+
+class _Load:
+    """Requests, so many in flight at all times; each is acknowledged by the SDK.
+
+    Args:
+        client: through which.
+        requests: how many, in all.
+        stretch: after how many of them to call back.
+        at_end: called then, with how long each of these took, in ns.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        requests: int,
+        stretch: int,
+        at_end: Callable[[list[int]], None],
+    ) -> None:
+        self._client = client
+        self._left = requests
+        self._stretch = stretch
+        self._at_end = at_end
+        self._took_ns: list[int] = []
+
+    async def run(self) -> None:
+        """Send all, and wait for their outcomes."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_IN_FLIGHT):
+                group.create_task(self._one_after_the_other())
+
+    async def _one_after_the_other(self) -> None:
+        while self._left:
+            self._left -= 1
+            inputs = {"text": text(self._left)}
+            begun_ns = time.monotonic_ns()
+            await self._client.infer("echo", inputs)
+            self._took_ns.append(time.monotonic_ns() - begun_ns)
+            if len(self._took_ns) == self._stretch:
+                found, self._took_ns = self._took_ns, []
+                self._at_end(found)
+
+
+class _Sampler:
+    """Looks at all processes, at the end of each stretch.
+
+    Args:
+        cluster: whose.
+        told: given each sample.
+
+    Attributes:
+        samples: until now.
+    """
+
+    def __init__(self, cluster: LocalCluster, told: Callable[[Sample], None]) -> None:
+        self.samples: list[Sample] = []
+        self._cluster = cluster
+        self._told = told
+        self._requests = 0
+        self._before = self._cpu_s()
+        self._begun_ns = time.monotonic_ns()
+
+    def look(self, took_ns: list[int]) -> None:
+        """Take a sample: in a hundredth of a second, in which nothing is sent."""
+        cluster, count = self._cluster, len(took_ns)
+        now_ns, spent = time.monotonic_ns(), self._cpu_s()
+        took_ns.sort()
+        self._requests += count
+        statuses = cluster.statuses().values()
+        sample = Sample(
+            requests=self._requests,
+            per_s=count / (now_ns - self._begun_ns) * 1e9,
+            p50_ms=took_ns[count // 2] / 1e6,
+            p99_ms=took_ns[count * 99 // 100] / 1e6,
+            load=os.getloadavg()[0],
+            cpu_us={k: (v - self._before[k]) / count * 1e6 for k, v in spent.items()},
+            memory={_CLIENT: resident_bytes(os.getpid()), **memory_bytes(cluster)},
+            files={_CLIENT: len(os.listdir("/proc/self/fd")), **files_open(cluster)},
+            disk=disk_bytes(cluster),
+            entries=max(each.applied for each in statuses),
+            outcomes=max(each.scheduler.outcomes for each in statuses),
+        )
+        self.samples.append(sample)
+        self._told(sample)
+        self._before, self._begun_ns = self._cpu_s(), time.monotonic_ns()
+
+    def _cpu_s(self) -> dict[str, float]:
+        return {_CLIENT: time.process_time(), **cpu_s(self._cluster)}
+
+
+def endured(
+    directory: Path, requests: int, stretch: int, told: Callable[[Sample], None]
+) -> list[Sample]:
+    """Serve so many requests, and return how it stood after each stretch.
+
+    Args:
+        directory: empty, on a disk.
+        requests: how many; a multiple of `stretch`.
+        stretch: of how many each is.
+        told: given each sample as it is taken.
+    """
+
+    async def served(cluster: LocalCluster, sampler: _Sampler) -> None:
+        async with AsyncClient(cluster.addresses) as client:
+            await _Load(client, requests, stretch, sampler.look).run()
+
+    with running(directory, settings=_SETTINGS) as cluster:
+        sampler = _Sampler(cluster, told)
+        run(served(cluster, sampler))
+    return sampler.samples
+
+
+def line(samples: list[Sample]) -> list[Figures]:
+    """Return what must be as it was, and whether it is: the last quarter by the second one.
+
+    Processor time, of all together and of the largest consumer of each kind, is the last tenth's by
+    the first tenth's.
+    """
+    quarter, tenth = len(samples) // 4, max(1, len(samples) // 10)
+    second, last = samples[quarter : 2 * quarter], samples[-quarter:]
+    names, nodes = list(samples[0].memory), list(samples[0].disk)
+    found = [
+        bound(
+            f"processor time a request, {name or 'all'}: the last tenth by the first",
+            _cpu_us(samples[-tenth:], name) / _cpu_us(samples[:tenth], name),
+            most=_MOST,
+        )
+        for name in ["", *names]
+    ]
+    found += [_grown(f"memory of {n}", second, last, lambda s, n=n: s.memory[n]) for n in names]
+    found += [_grown(f"disk of {n}", second, last, lambda s, n=n: s.disk[n]) for n in nodes]
+    found += [_grown(f"files of {n}", second, last, lambda s, n=n: s.files[n]) for n in names]
+    return found
+
+
+def _grown(
+    what: str, second: list[Sample], last: list[Sample], of: Callable[[Sample], float]
+) -> Figures:
+    ratio = mean(map(of, last)) / mean(map(of, second))
+    return bound(f"{what}: the last quarter by the second", ratio, most=_MOST)
+
+
+def _cpu_us(samples: Iterable[Sample], name: str) -> float:
+    """Return the mean processor time of a process, or of all where it is none."""
+    return mean(s.cpu_us[name] if name else sum(s.cpu_us.values()) for s in samples)
