@@ -4,9 +4,9 @@ What lives here: the load, samples while it lasts, and what they must say. What 
 here: a process (`cluster`), printing (`bench_endurance`). Called by: `bench_endurance`.
 
 Retention and compaction are made short by the configuration, so that each happens many times. The
-run is a row of *stretches* of equally many requests, each with a sample at its end. What grows until
-retention is over for the first time, and until allocators have what they need, is in the first
-quarter of them: only processor time is compared with that.
+run is a row of *stretches* of equally many requests, each with a sample at its end. What grows
+until retention is over for the first time, and until allocators have what they need, is in the
+first quarter of them: only processor time is compared with that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -30,6 +30,7 @@ from benchmarks.serving.cluster import (
 from benchmarks.serving.loop import run
 from benchmarks.serving.tables import Figures, bound
 from benchmarks.serving.texts import text
+from benchmarks.serving.yardstick import Yardstick
 from raftbatch.client import AsyncClient
 from raftbatch.local import LocalCluster
 
@@ -59,6 +60,7 @@ class Sample:
         p50_ms: of this stretch.
         p99_ms: the same.
         load: runnable processes on the machine, on average over a minute.
+        yardstick_us: processor time of some work that is always the same, meanwhile.
         cpu_us: processor time for each request of the stretch.
         memory: resident bytes.
         files: open descriptors.
@@ -72,6 +74,7 @@ class Sample:
     p50_ms: float
     p99_ms: float
     load: float
+    yardstick_us: float
     cpu_us: dict[str, float]
     memory: dict[str, int]
     files: dict[str, int]
@@ -96,6 +99,7 @@ class Sample:
             "entries": self.entries,
             "outcomes": self.outcomes,
             "load": self.load,
+            "yard_us": self.yardstick_us,
         }
 
 
@@ -136,8 +140,8 @@ class _Load:
             await self._client.infer("echo", inputs)
             self._took_ns.append(time.monotonic_ns() - begun_ns)
             if len(self._took_ns) == self._stretch:
-                found, self._took_ns = self._took_ns, []
-                self._at_end(found)
+                self._at_end(self._took_ns)
+                self._took_ns.clear()  # not a new one: whoever made it would hold the old one
 
 
 class _Sampler:
@@ -145,15 +149,19 @@ class _Sampler:
 
     Args:
         cluster: whose.
+        yardstick: of processor time.
         told: given each sample.
 
     Attributes:
         samples: until now.
     """
 
-    def __init__(self, cluster: LocalCluster, told: Callable[[Sample], None]) -> None:
+    def __init__(
+        self, cluster: LocalCluster, yardstick: Yardstick, told: Callable[[Sample], None]
+    ) -> None:
         self.samples: list[Sample] = []
         self._cluster = cluster
+        self._yardstick = yardstick
         self._told = told
         self._requests = 0
         self._before = self._cpu_s()
@@ -172,6 +180,7 @@ class _Sampler:
             p50_ms=took_ns[count // 2] / 1e6,
             p99_ms=took_ns[count * 99 // 100] / 1e6,
             load=os.getloadavg()[0],
+            yardstick_us=self._yardstick.mean_us(),
             cpu_us={k: (v - self._before[k]) / count * 1e6 for k, v in spent.items()},
             memory={_CLIENT: resident_bytes(os.getpid()), **memory_bytes(cluster)},
             files={_CLIENT: len(os.listdir("/proc/self/fd")), **files_open(cluster)},
@@ -203,42 +212,42 @@ def endured(
         async with AsyncClient(cluster.addresses) as client:
             await _Load(client, requests, stretch, sampler.look).run()
 
-    with running(directory, settings=_SETTINGS) as cluster:
-        sampler = _Sampler(cluster, told)
+    with Yardstick() as yardstick, running(directory, settings=_SETTINGS) as cluster:
+        sampler = _Sampler(cluster, yardstick, told)
         run(served(cluster, sampler))
     return sampler.samples
 
 
 def line(samples: list[Sample]) -> list[Figures]:
-    """Return what must be as it was, and whether it is: the last quarter by the second one.
+    """Return what must be as it was, and whether it is.
 
-    Processor time, of all together and of the largest consumer of each kind, is the last tenth's by
-    the first tenth's.
+    Memory, disk and descriptors in the last quarter of the run by those in the second one;
+    processor time a request in the last tenth by that in the first, each by the yardstick's.
     """
     quarter, tenth = len(samples) // 4, max(1, len(samples) // 10)
     second, last = samples[quarter : 2 * quarter], samples[-quarter:]
-    names, nodes = list(samples[0].memory), list(samples[0].disk)
-    found = [
-        bound(
-            f"processor time a request, {name or 'all'}: the last tenth by the first",
-            _cpu_us(samples[-tenth:], name) / _cpu_us(samples[:tenth], name),
-            most=_MOST,
-        )
-        for name in ["", *names]
+    first, ended = samples[:tenth], samples[-tenth:]
+
+    def used(s: Sample) -> dict[str, float]:
+        return {"all": sum(s.cpu_us.values()) / s.yardstick_us} | {
+            name: used_us / s.yardstick_us for name, used_us in s.cpu_us.items()
+        }
+
+    return [
+        *_grown("processor time", first, ended, used),
+        *_grown("memory", second, last, lambda s: s.memory),
+        *_grown("disk", second, last, lambda s: s.disk),
+        *_grown("descriptors", second, last, lambda s: s.files),
     ]
-    found += [_grown(f"memory of {n}", second, last, lambda s, n=n: s.memory[n]) for n in names]
-    found += [_grown(f"disk of {n}", second, last, lambda s, n=n: s.disk[n]) for n in nodes]
-    found += [_grown(f"files of {n}", second, last, lambda s, n=n: s.files[n]) for n in names]
-    return found
 
 
 def _grown(
-    what: str, second: list[Sample], last: list[Sample], of: Callable[[Sample], float]
-) -> Figures:
-    ratio = mean(map(of, last)) / mean(map(of, second))
-    return bound(f"{what}: the last quarter by the second", ratio, most=_MOST)
-
-
-def _cpu_us(samples: Iterable[Sample], name: str) -> float:
-    """Return the mean processor time of a process, or of all where it is none."""
-    return mean(s.cpu_us[name] if name else sum(s.cpu_us.values()) for s in samples)
+    what: str,
+    before: list[Sample],
+    after: list[Sample],
+    by: Callable[[Sample], Mapping[str, float]],
+) -> Iterator[Figures]:
+    """Yield for each process how much more it has of something than before."""
+    for name in by(before[0]):
+        now, then = (mean([by(each)[name] for each in some]) for some in (after, before))
+        yield bound(f"{what}, {name}", now / then, most=_MOST)
