@@ -89,6 +89,15 @@ def cpu_s(cluster: LocalCluster) -> dict[str, float]:
     return found
 
 
+def part_of(name: str, leader: str) -> str:
+    """Return what a process is in the cluster; both followers are one."""
+    if name == leader:
+        return "leader"
+    if name.startswith("n"):
+        return "followers"
+    return "child" if name.endswith("child") else "executor"
+
+
 def memory_bytes(cluster: LocalCluster) -> dict[str, int]:
     """Return the resident memory of each process."""
     return {name: resident_bytes(pid) for name, pid in _processes(cluster).items()}

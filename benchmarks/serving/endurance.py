@@ -24,6 +24,7 @@ from benchmarks.serving.cluster import (
     disk_bytes,
     files_open,
     memory_bytes,
+    part_of,
     resident_bytes,
     running,
 )
@@ -33,6 +34,7 @@ from benchmarks.serving.texts import text
 from benchmarks.serving.yardstick import Yardstick
 from raftbatch.client import AsyncClient
 from raftbatch.local import LocalCluster
+from raftbatch.local.looking import agreed
 
 STRETCHES_MIN = 4
 _IN_FLIGHT = 256
@@ -61,7 +63,8 @@ class Sample:
         p99_ms: the same.
         load: runnable processes on the machine, on average over a minute.
         yardstick_us: processor time of some work that is always the same, meanwhile.
-        cpu_us: processor time for each request of the stretch.
+        cpu_us: processor time for each request of the stretch, by what a process is at its end:
+            client, leader, followers, executor, child.
         memory: resident bytes.
         files: open descriptors.
         disk: bytes of each node's directory, and of what it has said.
@@ -92,6 +95,8 @@ class Sample:
             "p50_ms": self.p50_ms,
             "p99_ms": self.p99_ms,
             "cpu_us": sum(self.cpu_us.values()),
+            "leader_us": self.cpu_us["leader"],
+            "yard_us": self.yardstick_us,
             "node_MB": nodes / 1e6,
             **{f"{name}_MB": self.memory[name] / 1e6 for name in others},
             "disk_MB": max(self.disk.values()) / 1e6,
@@ -99,7 +104,6 @@ class Sample:
             "entries": self.entries,
             "outcomes": self.outcomes,
             "load": self.load,
-            "yard_us": self.yardstick_us,
         }
 
 
@@ -173,15 +177,16 @@ class _Sampler:
         now_ns, spent = time.monotonic_ns(), self._cpu_s()
         took_ns.sort()
         self._requests += count
-        statuses = cluster.statuses().values()
+        found = cluster.statuses()
+        statuses = found.values()
         sample = Sample(
             requests=self._requests,
             per_s=count / (now_ns - self._begun_ns) * 1e9,
             p50_ms=took_ns[count // 2] / 1e6,
             p99_ms=took_ns[count * 99 // 100] / 1e6,
             load=os.getloadavg()[0],
-            yardstick_us=self._yardstick.mean_us(),
-            cpu_us={k: (v - self._before[k]) / count * 1e6 for k, v in spent.items()},
+            yardstick_us=self._yardstick.median_us(),
+            cpu_us=self._cpu_us(spent, agreed(found), count),
             memory={_CLIENT: resident_bytes(os.getpid()), **memory_bytes(cluster)},
             files={_CLIENT: len(os.listdir("/proc/self/fd")), **files_open(cluster)},
             disk=disk_bytes(cluster),
@@ -191,6 +196,15 @@ class _Sampler:
         self.samples.append(sample)
         self._told(sample)
         self._before, self._begun_ns = self._cpu_s(), time.monotonic_ns()
+
+    def _cpu_us(self, spent: dict[str, float], leader: str, count: int) -> dict[str, float]:
+        """Return the processor time of each request by parts, which a leader may change."""
+        parts: dict[str, float] = {}
+        for name, until_s in spent.items():
+            part = name if name == _CLIENT else part_of(name, leader)
+            used_us = (until_s - self._before[name]) / count * 1e6
+            parts[part] = parts.get(part, 0.0) + used_us
+        return parts
 
     def _cpu_s(self) -> dict[str, float]:
         return {_CLIENT: time.process_time(), **cpu_s(self._cluster)}
@@ -222,19 +236,22 @@ def line(samples: list[Sample]) -> list[Figures]:
     """Return what must be as it was, and whether it is.
 
     Memory, disk and descriptors in the last quarter of the run by those in the second one;
-    processor time a request in the last tenth by that in the first, each by the yardstick's.
+    processor time a request in the last tenth by that in the first; also as many times the
+    yardstick's, which takes more on a machine that is busier by now.
     """
     quarter, tenth = len(samples) // 4, max(1, len(samples) // 10)
     second, last = samples[quarter : 2 * quarter], samples[-quarter:]
     first, ended = samples[:tenth], samples[-tenth:]
 
     def used(s: Sample) -> dict[str, float]:
-        return {"all": sum(s.cpu_us.values()) / s.yardstick_us} | {
-            name: used_us / s.yardstick_us for name, used_us in s.cpu_us.items()
-        }
+        return {"all": sum(s.cpu_us.values()), **s.cpu_us}
+
+    def used_by_yardstick(s: Sample) -> dict[str, float]:
+        return {name: used_us / s.yardstick_us for name, used_us in used(s).items()}
 
     return [
         *_grown("processor time", first, ended, used),
+        *_grown("the same by the yardstick", first, ended, used_by_yardstick),
         *_grown("memory", second, last, lambda s: s.memory),
         *_grown("disk", second, last, lambda s: s.disk),
         *_grown("descriptors", second, last, lambda s: s.files),

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.replication.yardsticks import round_trip_ms, sync_ms
-from benchmarks.serving.cluster import cpu_s, memory_bytes, running
+from benchmarks.serving.cluster import cpu_s, memory_bytes, part_of, running
 from benchmarks.serving.loop import run
 from benchmarks.serving.tables import Figures
 from benchmarks.serving.texts import TEXT_BYTES, text
@@ -112,7 +112,7 @@ async def _measured(cluster: LocalCluster, case: Case, seconds: float) -> Figure
         took_ns = load.end()
         spent = {"client": time.process_time() - own_s}
         for name, used_s in cpu_s(cluster).items():
-            part = _part(name, leader)
+            part = part_of(name, leader)
             spent[part] = spent.get(part, 0.0) + used_s - before[name]
         entries = await asyncio.to_thread(_entries, cluster, leader) - entries
         await running_load
@@ -133,15 +133,6 @@ async def _measured(cluster: LocalCluster, case: Case, seconds: float) -> Figure
 def _entries(cluster: LocalCluster, leader: str) -> int:
     """Return how many entries the leader has made."""
     return cluster.statuses()[leader].counters["leader_entries_total"]
-
-
-def _part(name: str, leader: str) -> str:
-    """Return what a process is in the cluster; both followers are one."""
-    if name == leader:
-        return "leader"
-    if name.startswith("n"):
-        return "followers"
-    return "child" if name.endswith("child") else "executor"
 
 
 def loads(directory: Path, seconds: float, rounds: int) -> list[Figures]:

@@ -42,11 +42,12 @@ def held(*roots: object, beside: tuple[object, ...] = ()) -> Counter[str]:
 
 
 def served(scene: Scene, first: int) -> None:
-    """Serve some requests from admission to the end of all retention, each with the next."""
+    """Serve some requests: most run, one is cancelled; the half are acknowledged."""
     scene.asked.clear()
     names = [f"r{number}" for number in range(first, first + REQUESTS)]
-    for name in names:
-        scene.admit(name)
+    for number, name in enumerate(names):  # some with a deadline, which they keep
+        scene.admit(name, timeout_ms=60_000 * (number % 3))
+    scene.propose(r.Cancel(("t", "t"), (names[0], "stranger")))
     scene.settle(10)
     while batches := list(scene.replica.state.batches.values()):
         for batch in batches:
