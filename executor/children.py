@@ -64,6 +64,18 @@ def cpus() -> int:
         return os.cpu_count() or 1
 
 
+def ended(status: int) -> str:
+    """Return how a process ended, by its exit status, which a signal makes negative. Total."""
+    if status >= 0:
+        return f"it exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # most of the real-time ones have no name
+        name = f"signal {-status}"
+    hint = ", as the kernel does where memory runs out" if name == "SIGKILL" else ""
+    return f"it was ended by {name}{hint}"
+
+
 class RealChildren:
     """Starts processes of this Python."""
 
@@ -140,12 +152,7 @@ class _RealChild:
             self._is_buried = True
             self._kill_all()  # what it started, and left behind
         self._in.close()
-        if self._why:
-            return self._why
-        if status >= 0:
-            return f"it exited with status {status}"
-        hint = ", as the kernel does where memory runs out" if -status == signal.SIGKILL else ""
-        return f"it was ended by {_signal(-status)}{hint}"
+        return self._why or ended(status)
 
     def _distrust(self, what: str) -> None:
         """Kill what says something that the child of an executor never says."""
@@ -156,10 +163,3 @@ class _RealChild:
         """Kill it, and all that it started and that has made no session of its own."""
         with suppress(ProcessLookupError, PermissionError):  # it was quicker
             os.killpg(self._process.pid, signal.SIGKILL)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most of the real-time ones have no name
-        return f"signal {number}"

@@ -7,7 +7,7 @@ SIGTERM and SIGINT are its parent's to act on, since an operator's terminal or s
 sends them to all.
 
 What lives here: the process. What must never live here: what it runs (`runtime`).
-Called by: `executor.children`.
+Called by: `executor.children`; `executor.trying`, for how a process of a model is set up.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ def main(parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _die_with(parent)
-    commands, answers = _claim_pipes()
+    die_with(parent)
+    commands, answers = claim_pipes()
     logs.begin(sys.stderr)
     faulthandler.enable(sys.stderr)  # where a crash was, for people
     frames: SimpleQueue[Frame] = SimpleQueue()
     threading.Thread(target=_read, args=(commands, frames), daemon=True).start()
     load = frames.get()
     assert isinstance(load, Load)
-    _go_first(load.memory_bytes_max)
+    go_first(load.memory_bytes_max)
     try:
         runtime = _runtime(load)
     except CannotLoad as error:
@@ -106,7 +106,7 @@ def _failed(run: int, failure: Failure) -> Failed:
     return Failed(run, failure.code, failure.message, failure.is_lasting)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask the kernel to kill this process when its parent dies; else the pipe's end tells."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -114,7 +114,7 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _go_first(memory_bytes_max: int) -> None:
+def go_first(memory_bytes_max: int) -> None:
     """Let the kernel end this process where memory runs out, and no other of ours.
 
     Args:
@@ -134,7 +134,7 @@ def _go_first(memory_bytes_max: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (least, most))
 
 
-def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+def claim_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Keep the pipes to ourselves: a model may read standard input, and print."""
     commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)

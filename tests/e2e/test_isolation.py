@@ -274,7 +274,7 @@ def test_broken_executor_is_suspended_beside_a_good_one_and_resumes_by_itself(
 
         broken = tmp_path / f"broken-{bad.pid}"
         broken.touch()
-        asked = 0
+        asked, request_id = 0, ""
         while not await is_suspended():
             asked += 1
             [request_id] = await ask(scene, "few", f"text {asked}")
