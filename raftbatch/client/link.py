@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from raftbatch.channels import SESSION_OPTIONS, open_channel
+from raftbatch.channels import SESSION_OPTIONS, meant_for, open_channel
 from raftbatch.client.asks import Ask, end_wait
 from raftbatch.client.background import Control
 from raftbatch.client.options import TLS
@@ -266,7 +266,9 @@ class Link:
         await over
 
 
-async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "") -> Link:
+async def open_link(
+    owner: Owner, address: str, tls: TLS | None, name: str = "", cluster: str = ""
+) -> Link:
     """Open a session with a node. Nothing is asked of it yet.
 
     Args:
@@ -274,13 +276,14 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
         address: of the node.
         tls: certificates; None: without.
         name: that the node's certificate bears; empty: its host's.
+        cluster: that the node must belong to; empty: any.
 
     Raises:
         RaftbatchError: it does not answer, or refuses; nothing was done.
     """
     channel = _channel(address, tls, name)
     session: Any = channel.stream_stream(_SESSION, None, pb.SessionReply.FromString)
-    call = session()
+    call = session(metadata=meant_for(cluster) or None)
     link: Link | None = None
     try:
         async with asyncio.timeout(OPEN_S):
@@ -301,7 +304,7 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
 def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
     credentials = None
     if tls is not None:
-        credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+        credentials = grpc.ssl_channel_credentials(tls.ca, tls.key or None, tls.certificate or None)
     return open_channel(address, credentials, name, SESSION_OPTIONS)
 
 

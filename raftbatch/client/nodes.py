@@ -27,6 +27,7 @@ class Nodes:
             enough, if that node is up.
         tls: certificates; None: without.
         forward: whether any node will do: those that were named are asked first then.
+        cluster: that they must belong to; empty: any.
 
     Attributes:
         leader: who is believed to lead; empty: nobody.
@@ -36,7 +37,9 @@ class Nodes:
         InvalidRequest: there is none, or one is no address; definite.
     """
 
-    def __init__(self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False) -> None:
+    def __init__(
+        self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False, cluster: str = ""
+    ) -> None:
         wrong = [each for each in addresses if not is_address(each)]
         if wrong or not addresses:
             raise InvalidRequest(
@@ -47,6 +50,7 @@ class Nodes:
         self._names = dict(tls.names) if tls is not None else {}
         self._tls = tls
         self._forward = forward
+        self._cluster = cluster
         self._left = ""
         self._said: dict[str, str] = {}
         self._turn = 0
@@ -76,7 +80,7 @@ class Nodes:
 
     @property
     def is_denied(self) -> bool:
-        """Whether nodes answer that this client may not ask them, and nothing else."""
+        """Whether nodes answer that they are not for this client, and nothing else."""
         return self._denied is not None
 
     def left(self, address: str, leader: str) -> None:
@@ -98,7 +102,8 @@ class Nodes:
         """
 
         def open_at(address: str) -> Coroutine[Any, Any, Link]:
-            return open_link(owner, address, self._tls, self._names.get(address, ""))
+            name = self._names.get(address, "")
+            return open_link(owner, address, self._tls, name, self._cluster)
 
         order, most = self._order(), len(self.addresses) + _HOPS_MAX
         search = Round(self, open_at, order, most, takes_any=self._forward, avoided=avoided)
@@ -114,7 +119,7 @@ class Nodes:
     def failed(self, address: str, error: RaftbatchError) -> None:
         """Take in that one has not, or that it refuses this client."""
         self._said[address] = error.message
-        if isinstance(error, PermissionDenied):
+        if isinstance(error, PermissionDenied | InvalidRequest):
             self._denied = error
         if address == self.leader:
             self.leader = ""
