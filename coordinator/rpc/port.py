@@ -18,6 +18,7 @@ from coordinator.rpc.admin import AdminService
 from coordinator.rpc.dispatch import DispatchService
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.gateway import GatewayService
+from coordinator.rpc.gone import Gone
 from coordinator.rpc.legible import Legible
 from coordinator.rpc.log import LogService
 from coordinator.rpc.meant import Meant
@@ -77,6 +78,7 @@ class ClientPort:
             ],
             maximum_concurrent_rpcs=limits.calls_max,
             interceptors=[
+                Gone(node),  # around all others, which may be the ones that find nobody there
                 Meant(node),
                 Legible(node),
                 *([Rights(node)] if credentials is not None else ()),

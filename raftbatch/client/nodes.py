@@ -1,15 +1,17 @@
 """Who the nodes are, who is believed to lead, and the search for whoever does.
 
-What lives here: addresses, and one round of asking them. What must never live here: what
-is asked of the leader (`engine`). Called by: `engine`.
+What lives here: addresses, and in which order they are asked. What must never live here: a round
+of asking (`search`), or what is asked of the leader (`engine`). Called by: `engine`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from raftbatch.client.link import Link, Owner, open_link
 from raftbatch.client.options import TLS
+from raftbatch.client.search import Round
 from raftbatch.errors import InvalidRequest, NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.ids import is_address
 from raftbatch.v1 import gateway_pb2 as pb
@@ -86,60 +88,49 @@ class Nodes:
         self.leader = leader if leader != address else ""
         self._left = address
 
-    async def find(self, owner: Owner) -> Link | None:
-        """Ask each node once, those first that are said to lead; return whoever leads.
+    async def find(self, owner: Owner, avoided: str = "") -> Link | None:
+        """Ask the nodes, those first that are said to lead; return whoever leads.
 
         Where nobody says who does, or any node will do, whoever answered first: it takes
         requests as soon as it leads, or hands them on, and says where to go as soon as it
         knows. None: nobody answers.
-        """
-        waiting = self._order()
-        tried: list[str] = []
-        spare: Link | None = None
-        try:
-            while waiting and len(tried) < len(self.addresses) + _HOPS_MAX:
-                address = waiting.pop(0)
-                if address in tried:
-                    continue
-                tried.append(address)
-                try:
-                    name = self._names.get(address, "")
-                    link = await open_link(owner, address, self._tls, name, self._cluster)
-                except RaftbatchError as error:
-                    self._said[address] = error.message
-                    if isinstance(error, PermissionDenied | InvalidRequest):
-                        self._denied = error
-                    if address == self.leader:
-                        self.leader = ""
-                    continue
-                self.has_met, self._denied = True, None
-                self._said.pop(address, None)
-                hint = link.opened.leader
-                if hint == address:
-                    self.leader = address
-                if hint == address or self._forward:
-                    return link
-                if hint and hint not in tried:
-                    waiting.insert(0, hint)
-                    await self._learn_name(link, hint)
-                if spare is None and not hint:
-                    spare = link
-                else:
-                    await link.close()
-            found, spare = spare, None
-            return found
-        finally:
-            if spare is not None:
-                await spare.close()
 
-    async def _learn_name(self, link: Link, hint: str) -> None:
-        """Learn who is at an address that nobody has named yet: its certificate bears that name."""
-        if self._tls is None or hint in self._names:
-            return
-        try:
-            self.learned(await link.nodes())
-        except RaftbatchError as error:
-            self._said[link.address] = error.message
+        Args:
+            owner: of the link.
+            avoided: a node that is not asked, while it may yet answer what it owes. Then only
+                one is returned that is better: who leads, or hands on to whoever does.
+        """
+
+        def open_at(address: str) -> Coroutine[Any, Any, Link]:
+            name = self._names.get(address, "")
+            return open_link(owner, address, self._tls, name, self._cluster)
+
+        order, most = self._order(), len(self.addresses) + _HOPS_MAX
+        search = Round(self, open_at, order, most, takes_any=self._forward, avoided=avoided)
+        return await search.run()
+
+    def met(self, link: Link) -> None:
+        """Take in that a node has answered."""
+        self.has_met, self._denied = True, None
+        self._said.pop(link.address, None)
+        if link.opened.leader == link.address:
+            self.leader = link.address
+
+    def failed(self, address: str, error: RaftbatchError) -> None:
+        """Take in that one has not, or that it refuses this client."""
+        self._said[address] = error.message
+        if isinstance(error, PermissionDenied | InvalidRequest):
+            self._denied = error
+        if address == self.leader:
+            self.leader = ""
+
+    def is_named(self, address: str) -> bool:
+        """Return whether it is known which node is at an address, or need not be known."""
+        return self._tls is None or address in self._names
+
+    def address_of(self, node: str) -> str:
+        """Return where a node is, as nodes tell; empty: that is not known."""
+        return self._told.get(node, "")
 
     def nobody(self) -> RaftbatchError:
         """Return the error that none of those that were named at the start answers.
@@ -170,4 +161,5 @@ class Nodes:
             turn = self._turn % len(others)
             self._turn += 1
             others = others[turn:] + others[:turn]
+            others.sort(key=lambda each: each == self._left)
         return [self.leader, *others] if self.leader else others

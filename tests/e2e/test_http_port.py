@@ -182,7 +182,8 @@ def test_metrics_come_in_the_form_that_is_asked_for(tmp_path: Path) -> None:
         assert newer.body.endswith(b"# EOF\n")
         for accept in ("text/plain;version=x", "application/openmetrics-text;version=1.é"):
             odd = await asked.ask("/metrics", more=f"Accept: {accept}\r\n")
-            assert (odd.status, odd.headers) == (200, plain.headers), "as who asks for nothing"
+            assert odd.status == 200
+            assert odd.headers["content-type"] == plain.headers["content-type"], "as plainly asked"
 
     run(tmp_path, test)
 
