@@ -1,0 +1,324 @@
+"""A run over real processes: a workload and nemeses in a safety phase, heal, a liveness phase.
+
+    begin     the cluster is founded, executors join
+    safety    clients do their work, nemeses theirs
+    heal      all faults are undone, whoever is down is started
+    liveness  requests are answered again, at once; clients go on, then end; all waits end
+    judgement the nodes are stopped, and their files held against what clients saw
+
+What lives here: this order, and the evidence that it gathers. What must never live here: a fault
+(nemeses), what is asked for (workloads), a rule (checkers), the command line. Called by:
+`chaos.__main__`, tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from chaos.checkers.process_values import Evidence, Finding
+from chaos.checkers.processes import judge
+from chaos.gathering import Watch, ends_of, evidence_of, idle
+from chaos.history import History
+from chaos.workloads import Workload
+from chaos.workloads.scene import Caller, Scene
+from chaos.worlds.real import Heal, Nemesis, World
+from raftbatch.client import AsyncClient, ClientOptions
+from raftbatch.errors import CannotStart
+
+READY_S = 60.0
+"""How long a cluster may take to be founded, or to be whole again after all faults."""
+
+_CALLERS = 4
+_HASTY = 2
+_PATIENCE_S = 60.0
+_HASTE_S = 1.5
+_ANSWERS_S = 60.0  # after the heal, until every call has its answer: log time, backoffs, retries
+_IDLE_S = 30.0
+_LOOK_S = 0.5
+_CALM_S = (3.0, 15.0)
+_STEP_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault at its time.
+
+    Attributes:
+        at_s: of the safety phase.
+        nemesis: what.
+        for_s: how long, until it is healed.
+    """
+
+    at_s: float
+    nemesis: Nemesis
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        workload: what clients do.
+        strikes: what goes wrong, and when.
+        time_s: length of the safety phase.
+        seed: all else is drawn from it.
+        width: how much is under way at one time.
+        harms_executors: whether a strike does.
+    """
+
+    workload: Workload
+    strikes: Sequence[Strike]
+    time_s: float
+    seed: int
+    width: int = 16
+    harms_executors: bool = False
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of it.
+
+    Attributes:
+        findings: broken promises.
+        counts: what came of all calls, and of strikes.
+        figures: rates and times, for people.
+    """
+
+    findings: list[Finding]
+    counts: Counter[str]
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+class Run:
+    """One run.
+
+    Args:
+        plan: what to run.
+        world: where; made, and not started.
+        history: that is written.
+        runs: folder in which executors note what they run.
+        say: told how it goes.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        world: World,
+        history: History,
+        runs: Path | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._world = world
+        self._history = history
+        self._runs = runs
+        self._say = say
+        self._counts: Counter[str] = Counter()
+        self._watch = Watch(world, history)
+        self._heals: dict[int, Heal] = {}
+        self._begin_ns = time.monotonic_ns()
+        self._phase = "begin"
+        self._failed: list[Finding] = []
+
+    def play(self) -> Verdict:
+        """Do all of it. The world is closed in the end, whatever happens.
+
+        Raises:
+            CannotStart: the cluster could not be founded: nothing was found out.
+        """
+        is_healed = False
+        try:
+            self._enter("begin")
+            self._world.start()
+            self._world.wait_ready(READY_S)
+            is_healed = asyncio.run(self._phases())
+            ends = ends_of(self._world)
+        finally:
+            self._watch.is_over = True
+            self._world.close()
+        self._enter("judgement")
+        evidence = evidence_of(
+            self._world,
+            self._history,
+            ends,
+            self._runs,
+            is_healed=is_healed,
+            harms_executors=self._plan.harms_executors or self._plan.workload.harms_executors,
+            died=self._watch.died,
+        )
+        findings = [*self._failed, *judge(evidence)]
+        return Verdict(findings, self._counts, self._figures(evidence))
+
+    async def _phases(self) -> bool:
+        """Go through the phases; return whether all waits ended, as they have to."""
+        plan, counts = self._plan, self._counts
+        over = asyncio.Event()
+        callers = [self._caller(f"c{n}", n, _PATIENCE_S) for n in range(1, _CALLERS + 1)]
+        hasty = [self._caller(f"h{n}", n, _HASTE_S) for n in range(1, _HASTY + 1)]
+        scene = Scene(
+            self._world,
+            self._history,
+            callers,
+            hasty,
+            Random(plan.seed),
+            counts,
+            plan.width,
+            over,
+        )
+        helpers = [asyncio.create_task(each) for each in (self._looks(), self._tells())]
+        load = asyncio.ensure_future(plan.workload.run(scene))
+        try:
+            self._enter("safety")
+            await self._safety(load)
+            self._enter("heal")
+            await self._heal()
+            self._enter("liveness")
+            await self._alive(scene)
+            over.set()
+            return await self._end(load)
+        finally:
+            over.set()
+            load.cancel()
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(load, *helpers, return_exceptions=True)
+            await asyncio.gather(*[each.close() for each in (*callers, *hasty)])
+
+    def _caller(self, name: str, number: int, patience_s: float) -> Caller:
+        # Each begins at another node, and learns of the others.
+        addresses = list(self._world.addresses)
+        turn = number % len(addresses)
+        options = ClientOptions(patience_s=patience_s, acknowledges=False)
+        client = AsyncClient(addresses[turn:] + addresses[:turn], options)
+        return Caller(name, client, self._history, self._counts)
+
+    async def _safety(self, load: asyncio.Future[None]) -> None:
+        """Let strikes and their heals come at their times."""
+        plan, rng = self._plan, Random(f"{self._plan.seed} strikes")
+        due: list[tuple[float, int, bool]] = []
+        for place, strike in enumerate(plan.strikes):
+            due.append((strike.at_s, place, True))
+            due.append((min(strike.at_s + strike.for_s, plan.time_s), place, False))
+        due.append((plan.time_s, len(plan.strikes), False))
+        began = time.monotonic()
+        for at_s, place, begins in sorted(due):
+            while (left_s := began + at_s - time.monotonic()) > 0:
+                await asyncio.sleep(min(left_s, _STEP_S))
+                if load.done():
+                    await load
+                    raise CannotStart("the workload ended before its time")
+            if begins:
+                await self._strike(place, plan.strikes[place].nemesis, rng)
+            else:
+                await self._undo(place)
+
+    async def _strike(self, place: int, nemesis: Nemesis, rng: Random) -> None:
+        try:
+            self._heals[place] = await asyncio.to_thread(nemesis.act, self._world, rng)
+        except (CannotStart, OSError, LookupError) as error:
+            # Whoever was to be struck is down already, or nobody leads.
+            self._history.note("fault", name=nemesis.name, missed=str(error))
+            self._counts["missed"] += 1
+            return
+        self._history.note("fault", name=nemesis.name, place=place)
+        self._counts["faults"] += 1
+        self._counts[f"fault {nemesis.name}"] += 1
+
+    async def _undo(self, place: int) -> None:
+        heal = self._heals.pop(place, None)
+        if heal is None:
+            return
+        await asyncio.to_thread(heal)
+        self._history.note("heal", name=self._plan.strikes[place].nemesis.name, place=place)
+
+    async def _heal(self) -> None:
+        """Undo all faults, start whoever is down, and wait until all are there."""
+        for place in list(self._heals):
+            await self._undo(place)
+        began = time.monotonic()
+        while True:
+            for name in (*self._world.nodes, *self._world.executors):
+                if not self._world.is_alive(name):
+                    await asyncio.to_thread(self._world.restart, name)
+            try:
+                await asyncio.to_thread(self._world.wait_ready, READY_S / 2)
+                break
+            except CannotStart as error:
+                if time.monotonic() - began > READY_S:
+                    self._failed.append(Finding("not-healed", f"after all faults: {error}"))
+                    break
+        self._counts["heal_ms"] = int((time.monotonic() - began) * 1000)
+
+    async def _alive(self, scene: Scene) -> None:
+        """A fresh request is answered; then the workload goes on for a while, in calm."""
+        began = time.monotonic()
+        request_id = scene.new_id()
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                end = await scene.callers[0].infer("echo", scene.text(request_id), request_id)
+        except TimeoutError:
+            end = None
+        if end is None or end.kind != "ok":
+            said = end.value if end is not None else "nothing"
+            self._failed.append(
+                Finding("not-alive", f"a request after the heal was answered by {said}")
+            )
+        self._counts["alive_ms"] = int((time.monotonic() - began) * 1000)
+        least_s, most_s = _CALM_S
+        await asyncio.sleep(min(max(self._plan.time_s / 5, least_s), most_s))
+
+    async def _end(self, load: asyncio.Future[None]) -> bool:
+        """Wait until the workload has ended and all is idle; what does not is told by checkers."""
+        _, waiting = await asyncio.wait([load], timeout=_ANSWERS_S)
+        if not waiting:
+            await load
+        is_idle = await asyncio.to_thread(partial(idle, self._world, _IDLE_S))
+        self._history.note("phase", name="idle", is_idle=is_idle, is_answered=not waiting)
+        return True
+
+    # Beside.
+
+    async def _looks(self) -> None:
+        while True:
+            await asyncio.to_thread(self._watch.look)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _tells(self) -> None:
+        before: Counter[str] = Counter()
+        while True:
+            await asyncio.sleep(5.0)
+            counts = Counter(self._counts)
+            ended = sum(counts[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
+            was = sum(before[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
+            faults = ", ".join(
+                self._plan.strikes[place].nemesis.name for place in sorted(self._heals)
+            )
+            at_s = (time.monotonic_ns() - self._begin_ns) / 1e9
+            self._say(
+                f"{at_s:5.0f} s  {self._phase:9} {ended:6} outcomes, {(ended - was) / 5:5.0f}/s, "
+                f"leader {self._watch.leader or '?'}{f'  [{faults}]' if faults else ''}"
+            )
+            before = counts
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._history.note("phase", name=phase)
+
+    def _figures(self, evidence: Evidence) -> dict[str, float]:
+        counts = self._counts
+        outcomes = sum(counts[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
+        return {
+            "outcomes": outcomes,
+            "heal_s": counts["heal_ms"] / 1000,
+            "alive_s": counts["alive_ms"] / 1000,
+            "entries": evidence.committed,
+            "terms": max((each.term for each in evidence.ends.values()), default=0),
+        }
