@@ -18,7 +18,7 @@ import typer
 from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
 from chaos.runner import CORES, SUITES, Verdict, digest_of, parse_seeds, run_seeds, summary
-from chaos.worlds import namespaces
+from chaos.worlds import namespaces, owners
 from chaos.worlds.points import missed, without_points
 
 _SEARCHED_SEEDS = range(500)
@@ -134,7 +134,10 @@ def clean() -> None:
         print(f"removed {namespace}, and what ran in it")
     for namespace in namespaces.ours():
         print(f"left {namespace}: who made it is alive")
-    print(json.dumps({"removed": len(removed)}))
+    ended = owners.clean()
+    for owner in sorted(set(ended)):
+        print(f"ended {ended.count(owner)} processes of {owner}")
+    print(json.dumps({"removed": len(removed), "ended": len(ended)}))
 
 
 def _find(name: str) -> tuple[str, Mutant]:
