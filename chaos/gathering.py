@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from chaos.checkers.process_logs import read_log
 from chaos.checkers.process_values import End, Evidence, Ran
 from chaos.history import History
-from chaos.worlds.real import World
+from chaos.worlds.processes import ProcessWorld
 from raftbatch.realworld import RealWorld
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Watch:
         is_over: whether to look no more.
     """
 
-    def __init__(self, world: World, history: History) -> None:
+    def __init__(self, world: ProcessWorld, history: History) -> None:
         self.leader: str | None = None
         self.died: dict[str, str] = {}
         self.is_over = False
@@ -61,9 +61,17 @@ class Watch:
         newest = max(leading, key=lambda node: found[node].term, default=None)
         self.leader = newest
         self._history.note("look", leader=newest, nodes={k: _seen(v) for k, v in found.items()})
+        self._look_for_dead()
         if self._looks % _SIZES_EVERY == 0:
             self._history.note("sizes", **self._sizes())
         self._looks += 1
+
+    def _look_for_dead(self) -> None:
+        """Note who has ended by itself: whoever is killed or told to stop has no such status."""
+        for name in self._world.everyone:
+            how = self._world.ending(name)
+            if how.startswith("exit status ") and not how.startswith("exit status 0"):
+                self.died.setdefault(name, how)
 
     def _sizes(self) -> dict[str, dict[str, int]]:
         world = self._world
@@ -100,7 +108,7 @@ def size_of(path: Path) -> int:
     return total
 
 
-def ends_of(world: World) -> dict[str, End]:
+def ends_of(world: ProcessWorld) -> dict[str, End]:
     """Return what all nodes that answer say of themselves."""
     return {node: _end(status) for node, status in world.statuses(5.0).items()}
 
@@ -119,7 +127,7 @@ def _end(status: StatusReply) -> End:
     )
 
 
-def idle(world: World, timeout_s: float) -> bool:
+def idle(world: ProcessWorld, timeout_s: float) -> bool:
     """Wait until all nodes have applied the same and nothing waits or runs; return whether so."""
     end = time.monotonic() + timeout_s
     while True:
@@ -137,27 +145,25 @@ def idle(world: World, timeout_s: float) -> bool:
 
 
 def evidence_of(
-    world: World,
+    world: ProcessWorld,
     history: History,
     ends: Mapping[str, End],
     runs: Path | None,
     *,
-    is_healed: bool,
     harms_executors: bool,
     died: Mapping[str, str],
 ) -> Evidence:
     """Return all that is known of a run whose processes have ended."""
     real = RealWorld()
     logs = {node: read_log(real, str(world.data_dir(node))) for node in world.nodes}
-    said = {
-        name: list(_trouble(world.log_file(name))) for name in (*world.nodes, *world.executors)
-    }
+    # An executor tells of what its model raises.
+    said = {name: list(_trouble(world.log_file(name))) for name in world.nodes}
     return Evidence(
         tuple(history.events),
         logs,
         ends,
         list(_runs(runs)) if runs is not None else None,
-        is_healed,
+        True,
         harms_executors,
         {"log": _LOG_BYTES_MAX},
         said,

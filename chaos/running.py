@@ -17,6 +17,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,10 @@ from chaos.checkers.process_values import Evidence, Finding
 from chaos.checkers.processes import judge
 from chaos.gathering import Watch, ends_of, evidence_of, idle
 from chaos.history import History
+from chaos.nemeses import NEMESES, Heal, Planned
 from chaos.workloads import Workload
 from chaos.workloads.scene import Caller, Scene
-from chaos.worlds.real import Heal, Nemesis, World
+from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.errors import CannotStart
 
@@ -44,21 +46,7 @@ _IDLE_S = 30.0
 _LOOK_S = 0.5
 _CALM_S = (3.0, 15.0)
 _STEP_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A fault at its time.
-
-    Attributes:
-        at_s: of the safety phase.
-        nemesis: what.
-        for_s: how long, until it is healed.
-    """
-
-    at_s: float
-    nemesis: Nemesis
-    for_s: float
+_TELL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +59,11 @@ class Plan:
         time_s: length of the safety phase.
         seed: all else is drawn from it.
         width: how much is under way at one time.
-        harms_executors: whether a strike does.
+        harms_executors: whether a strike does harm to executors, or what clients ask for.
     """
 
     workload: Workload
-    strikes: Sequence[Strike]
+    strikes: Sequence[Planned]
     time_s: float
     seed: int
     width: int = 16
@@ -111,7 +99,7 @@ class Run:
     def __init__(
         self,
         plan: Plan,
-        world: World,
+        world: ProcessWorld,
         history: History,
         runs: Path | None,
         say: Callable[[str], None],
@@ -129,36 +117,50 @@ class Run:
         self._failed: list[Finding] = []
 
     def play(self) -> Verdict:
-        """Do all of it. The world is closed in the end, whatever happens.
+        """Do all of it. All processes have ended then; the world is not closed.
 
         Raises:
             CannotStart: the cluster could not be founded: nothing was found out.
         """
-        is_healed = False
-        try:
-            self._enter("begin")
-            self._world.start()
-            self._world.wait_ready(READY_S)
-            is_healed = asyncio.run(self._phases())
-            ends = ends_of(self._world)
-        finally:
-            self._watch.is_over = True
-            self._world.close()
+        self._enter("begin")
+        self._world.start()
+        self._world.wait_ready(READY_S)
+        self._say(f"{self._now_s():5.0f} s  the cluster is there")
+        asyncio.run(self._phases())
+        ends = ends_of(self._world)
+        self._watch.is_over = True
+        self._stop()
         self._enter("judgement")
         evidence = evidence_of(
             self._world,
             self._history,
             ends,
             self._runs,
-            is_healed=is_healed,
-            harms_executors=self._plan.harms_executors or self._plan.workload.harms_executors,
+            harms_executors=self._plan.harms_executors,
             died=self._watch.died,
         )
         findings = [*self._failed, *judge(evidence)]
         return Verdict(findings, self._counts, self._figures(evidence))
 
-    async def _phases(self) -> bool:
-        """Go through the phases; return whether all waits ended, as they have to."""
+    def _stop(self) -> None:
+        """Stop all in good order: executors first, since they leave through the nodes."""
+        for names in (self._world.executors, self._world.nodes):
+            running = [name for name in names if self._world.is_alive(name)]
+            with ThreadPoolExecutor(len(names)) as pool:
+                for name, hangs in zip(running, pool.map(self._stop_one, running), strict=True):
+                    if hangs:
+                        self._failed.append(Finding("hangs", f"{name} does not stop: {hangs}"))
+
+    def _stop_one(self, name: str) -> str:
+        try:
+            self._world.terminate(name)
+        except TimeoutError as error:
+            self._world.kill(name)
+            return str(error)
+        return ""
+
+    async def _phases(self) -> None:
+        """Go through the phases."""
         plan, counts = self._plan, self._counts
         over = asyncio.Event()
         callers = [self._caller(f"c{n}", n, _PATIENCE_S) for n in range(1, _CALLERS + 1)]
@@ -183,7 +185,7 @@ class Run:
             self._enter("liveness")
             await self._alive(scene)
             over.set()
-            return await self._end(load)
+            await self._end(load)
         finally:
             over.set()
             load.cancel()
@@ -202,7 +204,7 @@ class Run:
 
     async def _safety(self, load: asyncio.Future[None]) -> None:
         """Let strikes and their heals come at their times."""
-        plan, rng = self._plan, Random(f"{self._plan.seed} strikes")
+        plan = self._plan
         due: list[tuple[float, int, bool]] = []
         for place, strike in enumerate(plan.strikes):
             due.append((strike.at_s, place, True))
@@ -216,28 +218,30 @@ class Run:
                     await load
                     raise CannotStart("the workload ended before its time")
             if begins:
-                await self._strike(place, plan.strikes[place].nemesis, rng)
+                await self._strike(place, plan.strikes[place])
             else:
                 await self._undo(place)
 
-    async def _strike(self, place: int, nemesis: Nemesis, rng: Random) -> None:
+    async def _strike(self, place: int, strike: Planned) -> None:
         try:
-            self._heals[place] = await asyncio.to_thread(nemesis.act, self._world, rng)
-        except (CannotStart, OSError, LookupError) as error:
+            self._heals[place] = await asyncio.to_thread(
+                NEMESES[strike.name].act, self._world, Random(strike.seed)
+            )
+        except (CannotStart, OSError, LookupError, TimeoutError) as error:
             # Whoever was to be struck is down already, or nobody leads.
-            self._history.note("fault", name=nemesis.name, missed=str(error))
+            self._history.note("fault", name=strike.name, missed=str(error))
             self._counts["missed"] += 1
             return
-        self._history.note("fault", name=nemesis.name, place=place)
+        self._history.note("fault", name=strike.name, place=place)
         self._counts["faults"] += 1
-        self._counts[f"fault {nemesis.name}"] += 1
+        self._counts[f"fault {strike.name}"] += 1
 
     async def _undo(self, place: int) -> None:
         heal = self._heals.pop(place, None)
         if heal is None:
             return
         await asyncio.to_thread(heal)
-        self._history.note("heal", name=self._plan.strikes[place].nemesis.name, place=place)
+        self._history.note("heal", name=self._plan.strikes[place].name, place=place)
 
     async def _heal(self) -> None:
         """Undo all faults, start whoever is down, and wait until all are there."""
@@ -275,14 +279,13 @@ class Run:
         least_s, most_s = _CALM_S
         await asyncio.sleep(min(max(self._plan.time_s / 5, least_s), most_s))
 
-    async def _end(self, load: asyncio.Future[None]) -> bool:
+    async def _end(self, load: asyncio.Future[None]) -> None:
         """Wait until the workload has ended and all is idle; what does not is told by checkers."""
         _, waiting = await asyncio.wait([load], timeout=_ANSWERS_S)
         if not waiting:
             await load
         is_idle = await asyncio.to_thread(partial(idle, self._world, _IDLE_S))
         self._history.note("phase", name="idle", is_idle=is_idle, is_answered=not waiting)
-        return True
 
     # Beside.
 
@@ -294,19 +297,20 @@ class Run:
     async def _tells(self) -> None:
         before: Counter[str] = Counter()
         while True:
-            await asyncio.sleep(5.0)
+            await asyncio.sleep(_TELL_S)
             counts = Counter(self._counts)
             ended = sum(counts[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
             was = sum(before[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
-            faults = ", ".join(
-                self._plan.strikes[place].nemesis.name for place in sorted(self._heals)
-            )
-            at_s = (time.monotonic_ns() - self._begin_ns) / 1e9
+            faults = ", ".join(self._plan.strikes[place].name for place in sorted(self._heals))
             self._say(
-                f"{at_s:5.0f} s  {self._phase:9} {ended:6} outcomes, {(ended - was) / 5:5.0f}/s, "
-                f"leader {self._watch.leader or '?'}{f'  [{faults}]' if faults else ''}"
+                f"{self._now_s():5.0f} s  {self._phase:9} {ended:6} outcomes, "
+                f"{(ended - was) / _TELL_S:5.0f}/s, leader {self._watch.leader or '?'}"
+                f"{f'  [{faults}]' if faults else ''}"
             )
             before = counts
+
+    def _now_s(self) -> float:
+        return (time.monotonic_ns() - self._begin_ns) / 1e9
 
     def _enter(self, phase: str) -> None:
         self._phase = phase

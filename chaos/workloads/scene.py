@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Literal
 
 from chaos.history import Event, History
-from chaos.worlds.real import World
+from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, RequestCancelled, RequestFailed, Result
 from raftbatch.errors import DeadlineExceeded, RaftbatchError
 
@@ -146,7 +146,7 @@ class Scene:
         number: ids that were given out.
     """
 
-    world: World
+    world: ProcessWorld
     history: History
     callers: Sequence[Caller]
     hasty: Sequence[Caller]
