@@ -41,7 +41,8 @@ Processes, disks and clocks of a real machine are not drawn: it is not the same 
 - `cluster/cluster.toml`: the configuration of all processes.
 - `cluster/logs/`: what each process said.
 - `cluster/disks/NODE/data`, or `cluster/kept/NODE`: each node's data directory, its journal in it.
-  `raftbatch log dump DIRECTORY` lists it; `raftbatch request show ID --data DIRECTORY` tells of a request.
+  `raftbatch log dump DIRECTORY` lists it, `raftbatch request show ID --directory DIRECTORY` tells
+  of a request.
 - `ran/`: what each executor's processes ran, noted before they ran it.
 
 ## Phases
