@@ -21,7 +21,7 @@ import typer
 from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
 from chaos.runner import CORES, SUITES, Verdict, digest_of, parse_seeds, run_seeds, summary
-from chaos.worlds import namespaces, owners
+from chaos.worlds import groups, mounts, namespaces, owners
 from chaos.worlds.points import missed, without_points
 
 if TYPE_CHECKING:
@@ -216,7 +216,9 @@ def clean() -> None:
     ended = owners.clean()
     for owner in sorted(set(ended)):
         print(f"ended {ended.count(owner)} processes of {owner}")
-    print(json.dumps({"removed": len(removed), "ended": len(ended)}))
+    for what in (gone := [*mounts.clean(), *groups.clean()]):
+        print(f"removed {what}")
+    print(json.dumps({"removed": len(removed) + len(gone), "ended": len(ended)}))
 
 
 def _find(name: str) -> tuple[str, Mutant]:

@@ -22,13 +22,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from chaos.worlds import groups
 from chaos.worlds.fabric import Fabric
+from chaos.worlds.mounts import Disk
 from chaos.worlds.owners import VARIABLE, own_name
+from chaos.worlds.preloaded import Preload, make_library
 from chaos.worlds.started import Started
 from raftbatch.config import load
 from raftbatch.errors import CannotStart
@@ -74,6 +77,9 @@ class ProcessWorld:
         nodes: names of the nodes.
         executors: names of the executors.
         fabric: the network; None: loopback.
+        disks: of each node, where they have their own.
+        preloads: of each node and executor, where there is a C compiler: what is wrong with its
+            syncs and its clock.
     """
 
     def __init__(
@@ -90,6 +96,8 @@ class ProcessWorld:
     ) -> None:
         self.directory = directory.absolute()
         self.fabric: Fabric | None = None
+        self.disks: dict[str, Disk] = {}
+        self.preloads: dict[str, Preload] = {}
         self._processes: dict[str, Started] = {}
         self._program = tuple(program)
         self._gate = threading.RLock()
@@ -100,9 +108,20 @@ class ProcessWorld:
         self.executors = configuration.executor_names(executors, self.nodes)
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
         with ExitStack() as undo:
+            self._groups = undo.enter_context(ExitStack())
             if network:
                 self.fabric = undo.enter_context(Fabric(self.everyone, seed=seed))
                 values["tls"] = {"insecure": True}
+            images = self.directory / "images"
+            for node in self.nodes:
+                if disks != "none":
+                    disk = Disk(disks, self._place(node), images, node, disk_bytes)
+                    self.disks[node] = undo.enter_context(disk)
+            library = make_library(self.directory)
+            for name in self.everyone:
+                if library is not None:
+                    preload = Preload(library, self.directory / f"{name}.faults")
+                    self.preloads[name] = undo.enter_context(closing(preload))
             undo.callback(self._end_processes)
             addresses = self._placed(given)
             text = configuration.placed(
@@ -135,8 +154,23 @@ class ProcessWorld:
 
     @property
     def has(self) -> frozenset[str]:
-        """What a nemesis may need of it: `network`."""
-        return frozenset({"network"} if self.fabric is not None else ())
+        """What a nemesis may need of it.
+
+        `network`: one of its own. `disk`: each node has a small one of its own. `power`: which can
+        lose its power, and become read-only. `preload`: faults within processes. `memory`: limits.
+        """
+        kinds = {disk.kind for disk in self.disks.values()}
+        return frozenset(
+            name
+            for name, is_there in (
+                ("network", self.fabric is not None),
+                ("disk", bool(kinds)),
+                ("power", "loop" in kinds),
+                ("preload", bool(self.preloads)),
+                ("memory", not groups.missing()),
+            )
+            if is_there
+        )
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -145,7 +179,7 @@ class ProcessWorld:
 
     def data_dir(self, node: str) -> Path:
         """Return the data directory of a node."""
-        return self.directory / "disks" / node / "data"
+        return self._place(node) / "data"
 
     def log_file(self, name: str) -> Path:
         """Return the log file of a node or an executor."""
@@ -198,8 +232,28 @@ class ProcessWorld:
         """
         return self._processes[name].terminate(timeout_s)
 
-    def close(self, timeout_s: float = _STOP_S) -> None:
-        """Stop all that runs, kill what runs after that time, and remove what was made.
+    def power_loss(self, nodes: Sequence[str]) -> None:
+        """Cut the power of these nodes at one moment, and mount their disks for a new start."""
+        for node in nodes:
+            self.disks[node].lose_power()
+        for node in nodes:
+            self.kill(node)
+        for node in nodes:
+            self.disks[node].renew()
+
+    def limit_memory(self, name: str, limit_bytes: int) -> Callable[[], None]:
+        """Give a process and what it started no more memory than this, beside what they have.
+
+        Returns what lifts the limit; it ends with the process's life in any case.
+        """
+        there = f"/proc/{self.pid(name)}/task/{self.pid(name)}/children"
+        children = Path(there).read_text("utf-8").split() if self.is_alive(name) else []
+        limited = groups.MemoryGroup(name, limit_bytes, [self.pid(name), *map(int, children)])
+        self._groups.callback(limited.close)
+        return limited.close
+
+    def stop(self, timeout_s: float = _STOP_S) -> None:
+        """Stop all that runs, and kill what runs after that time. The disks stay, to be read.
 
         Harmless when called twice. Executors first: they leave through the nodes.
         """
@@ -212,6 +266,16 @@ class ProcessWorld:
                     process.terminated()
                 for process in running:
                     process.wait(max(0.0, end_s - time.monotonic()))
+            self._end_processes()
+
+    def close(self, timeout_s: float = _STOP_S) -> None:
+        """Stop all that runs, and remove what was made, disks with what they hold too.
+
+        Harmless when called twice.
+        """
+        try:
+            self.stop(timeout_s)
+        finally:
             self._undo.close()
 
     # How it stands with it.
@@ -304,7 +368,11 @@ class ProcessWorld:
         return lambda command: fabric.enter(name, command)
 
     def _environment(self, name: str) -> dict[str, str]:
-        return {**os.environ, VARIABLE: own_name()}
+        own = self.preloads[name].environment() if name in self.preloads else {}
+        return {**os.environ, **own, VARIABLE: own_name()}
+
+    def _place(self, node: str) -> Path:
+        return self.directory / "disks" / node
 
     def _end_processes(self) -> None:
         for process in self._processes.values():
