@@ -33,12 +33,12 @@ from raftbatch.config import (
     Certificates,
     ClusterFile,
     NodeAddresses,
-    Table,
     load,
 )
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId
 from raftbatch.records import Record
+from raftbatch.tables import Table
 from raftbatch.world import Files
 
 T = TypeVar("T")
@@ -179,13 +179,34 @@ class NodeConfig:
     founding: tuple[Record, ...] = ()
 
 
-def load_node(files: Files, path: str, node: str) -> NodeConfig:
+def load_node(files: Files, path: str, node: str, *, is_insecure: bool = False) -> NodeConfig:
     """Read what one node is told.
+
+    Args:
+        files: where the file is.
+        path: of it.
+        node: which one.
+        is_insecure: whether it is said beside the file that the network is trusted.
 
     Raises:
         InvalidRequest: something in the file is wrong, or it names no such node.
     """
+    return _of_node(_load(files, path, is_insecure), node)
+
+
+def _load(files: Files, path: str, is_insecure: bool) -> ClusterFile:
     cluster = load(files, path)
+    if is_insecure and cluster.is_secure:
+        raise InvalidRequest(
+            f"{path}: --insecure is given, but certificates are named under [tls]: leave it out, "
+            "or take them out"
+        )
+    cluster = dataclasses.replace(cluster, is_insecure=cluster.is_insecure or is_insecure)
+    cluster.check_listening()
+    return cluster
+
+
+def _of_node(cluster: ClusterFile, node: str) -> NodeConfig:
     addresses = cluster.node(node)
     node_id = NodeId(node)
     storage = cluster.rest["storage"]
@@ -207,14 +228,17 @@ def load_node(files: Files, path: str, node: str) -> NodeConfig:
     )
 
 
-def load_all(files: Files, path: str) -> list[NodeConfig]:
+def load_all(files: Files, path: str, *, is_insecure: bool = False) -> list[NodeConfig]:
     """Read what each node is told, and hold the nodes against each other.
+
+    Args:
+        files, path, is_insecure: as of `load_node`.
 
     Raises:
         InvalidRequest: something in the file is wrong.
     """
-    cluster = load(files, path)
-    nodes = [load_node(files, path, node) for node in cluster.nodes]
+    cluster = _load(files, path, is_insecure)
+    nodes = [_of_node(cluster, node) for node in cluster.nodes]
     owners: dict[str, NodeId] = {}
     for each in nodes:
         where = f"{each.addresses.peer.rpartition(':')[0]} {each.data_dir}"

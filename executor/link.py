@@ -40,6 +40,9 @@ ELSEWHERE = ("not_leader", "no_leader", "draining", "overloaded", "no_space", "o
 STALE = "stale_incarnation"
 """The executor's life is over."""
 
+TOO_LARGE = "payload_too_large"
+"""What was sent is more than may travel."""
+
 _MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16 and what it brings
 _CALL_S = 3.0
 _PAUSE_S = 0.05
@@ -318,7 +321,10 @@ def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
     """Return what a node said, from its trailer; without one the call broke."""
     said = said_by(error.trailing_metadata())
     if said is None:
-        return Trouble("", explain(error.details() or error.code().name))
+        details = error.details() or error.code().name
+        if "message larger than max" in details:  # gRPC's own words, of either end
+            return Trouble(TOO_LARGE, details, is_definite=True)
+        return Trouble("", explain(details))
     return _trouble(said)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from raftbatch.config import load
@@ -61,6 +62,7 @@ class ClusterDirectory:
             )
         given = None if config is None else _read(config)
         self._files = RealFiles()
+        is_new = not path.exists()
         try:
             (path / "logs").mkdir(parents=True, exist_ok=True)
             self._lock = self._files.lock(str(path / "lock"))
@@ -79,6 +81,8 @@ class ClusterDirectory:
             self.file = load(self._files, str(self.config))
         except BaseException:
             self._lock.release()
+            if is_new:  # whatever is wrong, nothing is left of the try
+                rmtree(path, ignore_errors=True)
             raise
 
     def data_dir(self, node: str) -> Path:
@@ -135,7 +139,9 @@ class ClusterDirectory:
         new = self.config.with_suffix(".new")
         try:
             new.write_text(text, "utf-8")
-            load(self._files, str(new)).operator()  # as we will be asked to show it
+            found = load(self._files, str(new))
+            found.check_listening()  # as nodes do
+            found.operator()  # as we will be asked to show it
             new.replace(self.config)
         except InvalidRequest as error:
             new.unlink()

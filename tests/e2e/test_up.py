@@ -133,7 +133,7 @@ def test_up_says_what_is_wrong_with_a_configuration(tmp_path: Path, text: str) -
     status, said = command(tmp_path, "up", "mine.toml")
     assert status == 2
     assert said.startswith("Error: mine.toml: ")
-    assert not (tmp_path / CONFIG).exists()
+    assert not (tmp_path / "raftbatch-data").exists()
 
 
 @pytest.mark.slow

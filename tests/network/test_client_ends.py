@@ -62,7 +62,7 @@ def test_no_more_is_under_way_than_the_node_allows() -> None:
 
 
 def test_node_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_PROBE_S", 0.05)
+    monkeypatch.setattr(link, "_LOOK_S", 0.02)
     monkeypatch.setattr(link, "OPEN_S", 0.5)
 
     async def test(nodes: list[FakeNode]) -> None:
@@ -82,7 +82,7 @@ def test_node_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_node_that_is_cut_off_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_PROBE_S", 0.02)
+    monkeypatch.setattr(link, "_LOOK_S", 0.01)
 
     async def test(nodes: list[FakeNode]) -> None:
         old, new = nodes
