@@ -28,9 +28,14 @@ CONFIG = Path(__file__).parents[1] / "cluster_configs" / "chaos-3.toml"
 WIDTH = 16
 RESULTS = Path("chaos-results")
 
-_HARMFUL = ("kill-executor", "kill-executors", "pause-executor", "isolate-executor", "memory")
-_NETWORK_TOO = ("partition", "scatter", "restart-rolling")
+_HARMFUL = (
+    *("kill-executor", "kill-executors", "pause-executor", "isolate-executor"),
+    *("partition", "scatter", "restart-rolling", "low-memory-executor"),
+)
 """Nemeses that may end executors, or keep them from being heard, so that batches fail."""
+
+_STOPPING = ("fail-fsync", "read-only-disk", "kill-in-fsync")
+"""Nemeses after which a node stops by itself, as it has to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,8 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
         asked.time_s,
         asked.seed,
         asked.width,
-        workload.harms_executors or any(each in _HARMFUL + _NETWORK_TOO for each in asked.nemeses),
+        workload.harms_executors or any(each in _HARMFUL for each in asked.nemeses),
+        any(each in _STOPPING for each in asked.nemeses),
     )
     more: dict[str, Any] = {"program": asked.program} if asked.program else {}
     with (
@@ -141,7 +147,8 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
             "time_s": asked.time_s,
         }
         write(folder, history.events, verdict, told, asked.again())
-        _keep_data(world)
+        if _disks(asked) != "none":
+            _keep_data(world)
     return verdict
 
 
@@ -161,10 +168,8 @@ def _disks(asked: Asked) -> Disks:
 def _keep_data(world: ProcessWorld) -> None:
     """Copy the nodes' data out of disks that go with the world."""
     for node in world.nodes:
-        data = world.data_dir(node)
-        if os.path.ismount(data.parent):
-            kept = world.directory / "kept" / node
-            shutil.copytree(data, kept, dirs_exist_ok=True)
+        kept = world.directory / "kept" / node
+        shutil.copytree(world.data_dir(node), kept, dirs_exist_ok=True)
 
 
 def _emptied(folder: Path) -> None:

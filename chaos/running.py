@@ -41,8 +41,6 @@ _CALLERS = 4
 _HASTY = 2
 _PATIENCE_S = 60.0
 _HASTE_S = 1.5
-_ANSWERS_S = 60.0  # after the heal, until every call has its answer: log time, backoffs, retries
-_IDLE_S = 30.0
 _LOOK_S = 0.5
 _CALM_S = (3.0, 15.0)
 _STEP_S = 0.2
@@ -60,6 +58,9 @@ class Plan:
         seed: all else is drawn from it.
         width: how much is under way at one time.
         harms_executors: whether a strike does harm to executors, or what clients ask for.
+        stops_nodes: whether a strike makes nodes stop by themselves.
+        answers_s: how long calls may last once all is healed: log time, backoffs, retries.
+        idle_s: how long nodes may take after that to have nothing left to do.
     """
 
     workload: Workload
@@ -68,6 +69,9 @@ class Plan:
     seed: int
     width: int = 16
     harms_executors: bool = False
+    stops_nodes: bool = False
+    answers_s: float = 60.0
+    idle_s: float = 30.0
 
 
 @dataclass(slots=True)
@@ -137,7 +141,7 @@ class Run:
             ends,
             self._runs,
             harms_executors=self._plan.harms_executors,
-            died=self._watch.died,
+            died={} if self._plan.stops_nodes else self._watch.died,
         )
         findings = [*self._failed, *judge(evidence)]
         return Verdict(findings, self._counts, self._figures(evidence))
@@ -266,7 +270,7 @@ class Run:
         began = time.monotonic()
         request_id = scene.new_id()
         try:
-            async with asyncio.timeout(_ANSWERS_S):
+            async with asyncio.timeout(self._plan.answers_s):
                 end = await scene.callers[0].infer("echo", scene.text(request_id), request_id)
         except TimeoutError:
             end = None
@@ -281,10 +285,10 @@ class Run:
 
     async def _end(self, load: asyncio.Future[None]) -> None:
         """Wait until the workload has ended and all is idle; what does not is told by checkers."""
-        _, waiting = await asyncio.wait([load], timeout=_ANSWERS_S)
+        _, waiting = await asyncio.wait([load], timeout=self._plan.answers_s)
         if not waiting:
             await load
-        is_idle = await asyncio.to_thread(partial(idle, self._world, _IDLE_S))
+        is_idle = await asyncio.to_thread(partial(idle, self._world, self._plan.idle_s))
         self._history.note("phase", name="idle", is_idle=is_idle, is_answered=not waiting)
 
     # Beside.
