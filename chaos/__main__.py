@@ -188,6 +188,16 @@ def _run_real(asked: Asked) -> None:
     raise typer.Exit(1 if verdict.findings else 0)
 
 
+@app.command()
+def selection(
+    time: Annotated[float, typer.Option(help="Seconds of faults in each run; 0: 20.")] = 0.0,
+) -> None:
+    """Run the selection of `make chaos` over real processes. Exit code 1 if a promise broke."""
+    from chaos import selection as chosen
+
+    _end(dict(chosen.run_all(time or chosen.TIME_S, partial(print, flush=True))))
+
+
 @app.command("list")
 def list_all() -> None:
     """Name all suites, workloads, nemeses and broken products."""

@@ -43,6 +43,7 @@ WORKLOADS = {
         Workload(
             "poison", "requests that raise, exit, crash and hang the model", clients.poison, True
         ),
+        Workload("long", "requests that run for seconds", clients.long),
         Workload("drain", "executors leave in good order and come back", operators.drain),
         Workload("rolling", "each node in turn is stopped and started", operators.rolling),
         Workload("membership", "nodes are removed, wiped and added again", operators.membership),
