@@ -150,6 +150,7 @@ def evidence_of(
     ends: Mapping[str, End],
     runs: Path | None,
     *,
+    is_healed: bool,
     harms_executors: bool,
     died: Mapping[str, str],
 ) -> Evidence:
@@ -163,7 +164,7 @@ def evidence_of(
         logs,
         ends,
         list(_runs(runs)) if runs is not None else None,
-        True,
+        is_healed,
         harms_executors,
         {"log": _LOG_BYTES_MAX},
         said,

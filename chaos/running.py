@@ -43,6 +43,7 @@ _PATIENCE_S = 60.0
 _HASTE_S = 1.5
 _LOOK_S = 0.5
 _CALM_S = (3.0, 15.0)
+_STARTS_MAX = 4
 _STEP_S = 0.2
 _TELL_S = 5.0
 
@@ -119,6 +120,7 @@ class Run:
         self._begin_ns = time.monotonic_ns()
         self._phase = "begin"
         self._failed: list[Finding] = []
+        self._is_healed = False
 
     def play(self) -> Verdict:
         """Do all of it. All processes have ended then; the world is not closed.
@@ -140,6 +142,7 @@ class Run:
             self._history,
             ends,
             self._runs,
+            is_healed=self._is_healed,
             harms_executors=self._plan.harms_executors,
             died={} if self._plan.stops_nodes else self._watch.died,
         )
@@ -185,11 +188,12 @@ class Run:
             self._enter("safety")
             await self._safety(load)
             self._enter("heal")
-            await self._heal()
-            self._enter("liveness")
-            await self._alive(scene)
-            over.set()
-            await self._end(load)
+            self._is_healed = await self._heal()
+            if self._is_healed:
+                self._enter("liveness")
+                await self._alive(scene)
+                over.set()
+                await self._end(load)
         finally:
             over.set()
             load.cancel()
@@ -247,23 +251,27 @@ class Run:
         await asyncio.to_thread(heal)
         self._history.note("heal", name=self._plan.strikes[place].name, place=place)
 
-    async def _heal(self) -> None:
-        """Undo all faults, start whoever is down, and wait until all are there."""
+    async def _heal(self) -> bool:
+        """Undo all faults, start whoever is down, and wait until all are there; return whether."""
         for place in list(self._heals):
             await self._undo(place)
-        began = time.monotonic()
-        while True:
-            for name in (*self._world.nodes, *self._world.executors):
-                if not self._world.is_alive(name):
-                    await asyncio.to_thread(self._world.restart, name)
+        began, world = time.monotonic(), self._world
+        for left in reversed(range(_STARTS_MAX)):
+            for name in world.everyone:
+                if not world.is_alive(name):
+                    await asyncio.to_thread(world.restart, name)
             try:
-                await asyncio.to_thread(self._world.wait_ready, READY_S / 2)
+                await asyncio.to_thread(world.wait_ready, READY_S)
                 break
             except CannotStart as error:
-                if time.monotonic() - began > READY_S:
-                    self._failed.append(Finding("not-healed", f"after all faults: {error}"))
-                    break
+                if left and time.monotonic() - began < READY_S:
+                    await asyncio.sleep(_STEP_S)  # one has ended, perhaps of what it had before
+                    continue
+                ends = [f"{name}: {how}" for name in world.everyone if (how := world.ending(name))]
+                self._failed.append(Finding("not-healed", f"after all faults: {error}", None, ends))
+                return False
         self._counts["heal_ms"] = int((time.monotonic() - began) * 1000)
+        return True
 
     async def _alive(self, scene: Scene) -> None:
         """A fresh request is answered; then the workload goes on for a while, in calm."""

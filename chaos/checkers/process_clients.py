@@ -88,6 +88,14 @@ class Clients:
         if index is None or (index and index < self._tale.stories.since):
             return
         story = _at(stories, index)
+        admitted = [str(each.admitted_index) for each in stories if each.number]
+        if story is None and admitted:
+            yield Finding(
+                "doubled-admission",
+                f"{name[1]} got the ticket {index}, and was admitted with {', '.join(admitted)}",
+                name,
+            )
+            return
         if story is None:
             yield Finding(
                 "lost-ticket",

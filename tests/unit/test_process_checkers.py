@@ -271,3 +271,10 @@ def test_of_one_rule_few_are_told() -> None:
     found = judge(scene.evidence())
     assert [each.rule for each in found] == ["lost-ticket"] * 5
     assert all(each.what.endswith("(one of 9 such)") for each in found)
+
+
+def test_second_ticket_is_found() -> None:
+    scene = Scene()
+    scene.well()
+    scene.history.end(scene.asks(), "ok", index=scene.index)
+    assert scene.rules() == {"doubled-admission"}
