@@ -169,7 +169,7 @@ class Run:
     async def _phases(self) -> None:
         """Go through the phases."""
         plan, counts = self._plan, self._counts
-        over = asyncio.Event()
+        over, calm = asyncio.Event(), asyncio.Event()
         callers = [self._caller(f"c{n}", n, _PATIENCE_S) for n in range(1, _CALLERS + 1)]
         hasty = [self._caller(f"h{n}", n, _HASTE_S) for n in range(1, _HASTY + 1)]
         scene = Scene(
@@ -181,6 +181,7 @@ class Run:
             counts,
             plan.width,
             over,
+            calm,
         )
         helpers = [asyncio.create_task(each) for each in (self._looks(), self._tells())]
         load = asyncio.ensure_future(plan.workload.run(scene))
@@ -188,6 +189,7 @@ class Run:
             self._enter("safety")
             await self._safety(load)
             self._enter("heal")
+            calm.set()
             self._is_healed = await self._heal()
             if self._is_healed:
                 self._enter("liveness")

@@ -14,8 +14,7 @@ from chaos.workloads.scene import Scene, side_by_side
 from raftbatch.errors import CannotStart
 
 _BETWEEN_S = 1.5
-_BACK_S = 60.0
-_LOOK_S = 0.2
+_NOW_S = 0.0
 
 
 async def drain(scene: Scene) -> None:
@@ -39,10 +38,7 @@ async def membership(scene: Scene) -> None:
 async def _replaced(scene: Scene) -> None:
     world = scene.world
     replace = world.replace_node  # type: ignore[attr-defined]  # asked for in `membership`
-    while not scene.has_ended():
-        await scene.pause(_BETWEEN_S)
-        if scene.has_ended():
-            return
+    while not await scene.pause_of_operators(_BETWEEN_S):
         node = scene.rng.choice(world.nodes)
         scene.history.note("operator", what="replace", name=node)
         await asyncio.to_thread(partial(replace, node))
@@ -50,35 +46,25 @@ async def _replaced(scene: Scene) -> None:
 
 
 async def _in_turn(scene: Scene, names: tuple[str, ...]) -> None:
+    """Go through them, each once all are there that were there in the beginning."""
     world, place = scene.world, 0
-    while not scene.has_ended():
-        await scene.pause(_BETWEEN_S)
+    while not await scene.pause_of_operators(_BETWEEN_S):
+        if not await _is_whole(scene):
+            continue
         name = names[place % len(names)]
         place += 1
-        if scene.has_ended() or not await _is_whole(scene):
-            continue
         scene.history.note("operator", what="terminate", name=name)
-        with contextlib.suppress(TimeoutError, CannotStart, ProcessLookupError):
-            # A nemesis may have killed it meanwhile, or hold it.
+        with contextlib.suppress(TimeoutError):  # a nemesis may hold it
             await asyncio.to_thread(world.terminate, name)
         scene.history.note("operator", what="restart", name=name)
-        with contextlib.suppress(CannotStart):
-            if not world.is_alive(name):
-                await asyncio.to_thread(world.restart, name)
+        await asyncio.to_thread(world.restart, name)
         scene.counts["restarted"] += 1
 
 
 async def _is_whole(scene: Scene) -> bool:
-    """Wait until all processes are there and somebody leads; False: it is over, or takes long."""
-    world = scene.world
-    for _ in range(int(_BACK_S / _LOOK_S)):
-        if scene.has_ended():
-            return False
-        if all(world.is_alive(each) for each in (*world.nodes, *world.executors)):
-            found = await asyncio.to_thread(world.statuses)
-            if len(found) == len(world.nodes) and all(
-                each.phase == "serving" and each.leader for each in found.values()
-            ):
-                return True
-        await scene.pause(_LOOK_S)
-    return False
+    """Return whether all processes are there, and have joined."""
+    try:
+        await asyncio.to_thread(scene.world.wait_ready, _NOW_S)
+    except CannotStart:
+        return False
+    return True

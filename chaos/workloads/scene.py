@@ -143,6 +143,7 @@ class Scene:
         counts: what came of all calls.
         width: how much is under way at one time: workloads take it as their measure.
         over: set when nothing new is to be begun.
+        calm: set when operators are to leave the cluster alone: it is to heal.
         number: ids that were given out.
     """
 
@@ -154,6 +155,7 @@ class Scene:
     counts: Counter[str]
     width: int
     over: asyncio.Event
+    calm: asyncio.Event
     number: int = 0
 
     def has_ended(self) -> bool:
@@ -175,10 +177,12 @@ class Scene:
 
     async def pause(self, pause_s: float) -> None:
         """Wait so long, or until it is over."""
-        try:
-            await asyncio.wait_for(self.over.wait(), pause_s)
-        except TimeoutError:
-            pass
+        await _waited(self.over, pause_s)
+
+    async def pause_of_operators(self, pause_s: float) -> bool:
+        """Wait so long, or until the cluster is to be left alone; return whether it is."""
+        await _waited(self.calm, pause_s)
+        return self.calm.is_set()
 
     async def taken_in(
         self, model: str, text: str, request_id: str, timeout_s: float | None = None
@@ -208,6 +212,13 @@ class Scene:
                 await begin()
 
         await side_by_side([again() for _ in range(count)])
+
+
+async def _waited(event: asyncio.Event, pause_s: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), pause_s)
+    except TimeoutError:
+        pass
 
 
 async def side_by_side(calls: Sequence[Coroutine[Any, Any, Any]]) -> None:
