@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,8 @@ _PAUSE_S = 0.2
 _MIB = 1 << 20
 _TROUBLE = ("Traceback (most recent call last)", "Task exception was never retrieved")
 _TOLD_LINES = 30
-_SEGMENTS = 4
+_SEGMENTS = 4  # beside what is kept: the newest, the next, and what a snapshot is about to free
+_SNAPSHOTS = 4  # three are kept, and one is written
 _LOG_BYTES_MAX = 16 * _MIB
 
 
@@ -166,10 +168,19 @@ def evidence_of(
         list(_runs(runs)) if runs is not None else None,
         is_healed,
         harms_executors,
-        {"log": _LOG_BYTES_MAX},
+        {"log": _LOG_BYTES_MAX, "data": _data_bound(world.config)},
         said,
         died,
     )
+
+
+def _data_bound(config: Path) -> int:
+    """Return what a node's data directory may take: the past that is kept, and what is written."""
+    storage = tomllib.loads(config.read_text("utf-8")).get("storage", {})
+    segment = int(storage.get("segment_bytes", 64 * _MIB))
+    snapshot = int(storage.get("snapshot_bytes_max", 512 * _MIB))
+    kept = int(storage.get("log_retention_bytes", 1024 * _MIB))
+    return kept + _SEGMENTS * segment + _SNAPSHOTS * snapshot
 
 
 def _runs(folder: Path) -> Iterator[Ran]:

@@ -53,6 +53,7 @@ class Asked:
         disks: see `ProcessWorld`; empty: as nemeses need.
         network: whether each process has a namespace; None: where this machine can.
         program: see `ProcessWorld`; empty: the product as it is.
+        answers_s, idle_s: see `Plan`.
     """
 
     workload: str
@@ -65,6 +66,8 @@ class Asked:
     disks: str = ""
     network: bool | None = None
     program: tuple[str, ...] = ()
+    answers_s: float = 60.0
+    idle_s: float = 30.0
 
     def check(self) -> str:
         """Return what is wrong with it, and what to do; empty: nothing."""
@@ -124,6 +127,8 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
         asked.width,
         workload.harms_executors or any(each in _HARMFUL for each in asked.nemeses),
         any(each in _STOPPING for each in asked.nemeses),
+        asked.answers_s,
+        asked.idle_s,
     )
     more: dict[str, Any] = {"program": asked.program} if asked.program else {}
     with (

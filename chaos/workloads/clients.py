@@ -19,7 +19,7 @@ _TIMEOUTS_S = (0.05, 0.2, 0.5, 1.0, 3.0)
 _OVERLOAD = 3
 _ROWS_PER_S = 80.0  # two executors of the model `slow`
 _BAD = 0.08
-_LONG_S = (1.0, 3.5)
+_LONG_S = (2.0, 5.0)
 _EATS = ("raise", "exit", "segv", "hang")
 
 
@@ -152,7 +152,7 @@ async def long(scene: Scene) -> None:
 async def _long_one(scene: Scene) -> None:
     request_id = scene.new_id()
     text = scene.text(request_id, f"wait={scene.rng.uniform(*_LONG_S):.1f}")
-    index = await scene.taken_in("echo", text, request_id)
+    index = await scene.taken_in("slow", text, request_id)
     if index is not None:
         await scene.outcome(request_id, index)
 
