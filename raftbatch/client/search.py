@@ -178,5 +178,5 @@ class Round:
             task.cancel()
         links = await asyncio.gather(*opening, return_exceptions=True)
         for link in [*links, self._taken()]:
-            if isinstance(link, Link):
+            if link is not None and not isinstance(link, BaseException):
                 await link.close()
