@@ -67,7 +67,7 @@ class Obedient:
             runs.write(json.dumps(row) + "\n")
 
     def _one(self, text: str) -> Any:
-        what = (text.split("|", 2) + ["", ""])[1]
+        what = [*text.split("|", 2), "", ""][1]
         if what.startswith("wait="):
             time.sleep(float(what.removeprefix("wait=")))
         elif what == "item":

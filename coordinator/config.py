@@ -33,12 +33,12 @@ from raftbatch.config import (
     Certificates,
     ClusterFile,
     NodeAddresses,
-    Table,
     load,
 )
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId
 from raftbatch.records import Record
+from raftbatch.tables import Table
 from raftbatch.world import Files
 
 T = TypeVar("T")
@@ -65,6 +65,10 @@ class ServerLimits:
             them; one more is refused at once.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
+        connection_age_ms_max: how old a connection may become, give or take a tenth; then the
+            client is asked to make another, which shows its certificate anew.
+        connection_grace_ms_max: how long calls that are under way, streams among them, may go on
+            then; what is left is cut, and goes on over another connection.
         http_connections_max: of the HTTP port; one more ends the oldest. Each serves one request.
         http_request_ms_max: how long such a connection may take in all, to ask and to read.
         http_request_bytes_max: what may come over it.
@@ -82,6 +86,8 @@ class ServerLimits:
     streams_max: int = 64
     calls_max: int = 4000
     connections_max: int = 1000
+    connection_age_ms_max: int = 3_600_000
+    connection_grace_ms_max: int = 10_000
     http_connections_max: int = 64
     http_request_ms_max: int = 5_000
     http_request_bytes_max: int = 16 << 10
@@ -111,6 +117,8 @@ class SessionLimits:
 
     Attributes:
         sessions_max: of all clients together; one more is refused.
+        caller_sessions_max: the same of one caller: of one certificate's name, or, where nobody
+            shows one, of one machine. So none can take all of them.
         taking_bytes_max: payloads that one session may have on their way to the log; beyond it no
             more is read, so a client is slowed down.
         in_flight_max: what one session may have under way; more is refused, and said so.
@@ -127,6 +135,7 @@ class SessionLimits:
     """
 
     sessions_max: int = 1000
+    caller_sessions_max: int = 500
     taking_bytes_max: int = 64 << 20
     in_flight_max: int = 16_384
     unread_bytes_max: int = 64 << 20
@@ -179,13 +188,34 @@ class NodeConfig:
     founding: tuple[Record, ...] = ()
 
 
-def load_node(files: Files, path: str, node: str) -> NodeConfig:
+def load_node(files: Files, path: str, node: str, *, is_insecure: bool = False) -> NodeConfig:
     """Read what one node is told.
+
+    Args:
+        files: where the file is.
+        path: of it.
+        node: which one.
+        is_insecure: whether it is said beside the file that the network is trusted.
 
     Raises:
         InvalidRequest: something in the file is wrong, or it names no such node.
     """
+    return _of_node(_load(files, path, is_insecure), node)
+
+
+def _load(files: Files, path: str, is_insecure: bool) -> ClusterFile:
     cluster = load(files, path)
+    if is_insecure and cluster.is_secure:
+        raise InvalidRequest(
+            f"{path}: --insecure is given, but certificates are named under [tls]: leave it out, "
+            "or take them out"
+        )
+    cluster = dataclasses.replace(cluster, is_insecure=cluster.is_insecure or is_insecure)
+    cluster.check_listening()
+    return cluster
+
+
+def _of_node(cluster: ClusterFile, node: str) -> NodeConfig:
     addresses = cluster.node(node)
     node_id = NodeId(node)
     storage = cluster.rest["storage"]
@@ -207,14 +237,17 @@ def load_node(files: Files, path: str, node: str) -> NodeConfig:
     )
 
 
-def load_all(files: Files, path: str) -> list[NodeConfig]:
+def load_all(files: Files, path: str, *, is_insecure: bool = False) -> list[NodeConfig]:
     """Read what each node is told, and hold the nodes against each other.
+
+    Args:
+        files, path, is_insecure: as of `load_node`.
 
     Raises:
         InvalidRequest: something in the file is wrong.
     """
-    cluster = load(files, path)
-    nodes = [load_node(files, path, node) for node in cluster.nodes]
+    cluster = _load(files, path, is_insecure)
+    nodes = [_of_node(cluster, node) for node in cluster.nodes]
     owners: dict[str, NodeId] = {}
     for each in nodes:
         where = f"{each.addresses.peer.rpartition(':')[0]} {each.data_dir}"

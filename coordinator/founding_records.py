@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from raftbatch.codec import check_record
-from raftbatch.config import Table
 from raftbatch.errors import InvalidRequest, RaftbatchError
 from raftbatch.fields import NAME_LENGTH_MAX
 from raftbatch.records import PutModel, PutPolicy, Record
 from raftbatch.settings import Model, Policy, TenantLimits
+from raftbatch.tables import Table
 
 DECLARED = ("inputs", "outputs")
 """Keys of a model that only doors and executors read: they become its `config`, as JSON."""

@@ -55,6 +55,7 @@ __all__ = ["Leader", "LeaderConfig"]
 
 _OWN = (r.Lead, r.Admit, r.Seal, r.Assign, r.Bisect, r.Quarantine, r.Advance)
 """Records that nobody may ask for: a leader makes them, or `admit` does."""
+_REPORTS = (r.Complete, r.Lapse)  # how a batch ended where it ran
 
 
 class Leader:
@@ -183,6 +184,7 @@ class Leader:
         size = check_record(record)
         self._check_room(leadership, size)
         leadership.inbox.add_record(record, size, done)
+        self.counts.reports_total += isinstance(record, _REPORTS)
         leadership.pump_soon()
 
     def heartbeat(

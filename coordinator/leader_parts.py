@@ -127,6 +127,7 @@ class Counts:
         entries_total: appended.
         records_total: in them.
         requests_total: in their Admits.
+        reports_total: reports of executors that were taken in, to be proposed.
         stale_total: outlooks that turned out to be wrong: each is a bug.
         voids_total: own decisions that were refused: the same.
         held_total: entries that the log refused for now.
@@ -137,6 +138,7 @@ class Counts:
     entries_total: int = 0
     records_total: int = 0
     requests_total: int = 0
+    reports_total: int = 0
     stale_total: int = 0
     voids_total: int = 0
     held_total: int = 0

@@ -326,14 +326,14 @@ class Node:
         await self._taking().move(node, address)
 
     async def transfer(self, heir: NodeId | None) -> NodeId:
-        """Hand leadership over, to the voter that holds most where none is named.
+        """Hand leadership over, to the voter that holds most where none is named; return to whom.
 
         Raises:
             OutcomeUnknown: it was not taken in time; the heir may take over yet.
         """
         log = self._taking()
         if heir == self.config.node_id and log.role is Role.LEADER:
-            raise InvalidRequest(f"{heir} leads already")
+            return heir
         chosen = heir or next(iter(self.heirs()), None)
         if chosen is None:
             if log.role is Role.LEADER:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from coordinator.about import about_founding, about_running
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
+from coordinator.leader_news import LeaderNews
 from coordinator.node import Node, Phase
 from coordinator.raft.counters import Counters
 from coordinator.raft.datadir import DataDirectory
@@ -193,6 +194,7 @@ class Server:
             self._failed,
         )
         self._node.log = log
+        log.watch(LeaderNews(log).look)
         if isinstance(self._node.replica, Replica):
             replica = self._node.replica
             self._node.scheduler = Scheduler(

@@ -264,8 +264,8 @@ class Agent:
                     self._devices[number] = outcome.memory
                 if any(not each.code for each in outcome.answers):
                     self._probing.reset()
-            case Failed(run, code, message):
-                found = Failure(code, message)
+            case Failed(run, code, message, is_lasting):
+                found = Failure(code, message, is_lasting)
                 _LOG.warning("batch.failed", extra=fields(code=code, why=message))
             case Warmed(run):
                 found = None

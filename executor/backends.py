@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from executor.collate import BF16
 from executor.core.values import DeviceMemory
 from executor.frames import Load
-from executor.loading import CannotLoad
+from executor.loading import CannotLoad, said
 from executor.model import NUMPY, TORCH, Tensor
 
 
@@ -69,6 +69,8 @@ def backend_of(load: Load, name: str) -> Backend:
             f"{load.name} needs {error.name}, which is not installed: "
             "pip install 'raftbatch[executor]'"
         ) from None
+    except (ImportError, OSError) as error:  # it is there, and lacks something itself
+        raise CannotLoad(f"{load.name} needs torch, which does not import: {said(error)}") from None
 
 
 class _Numpy:

@@ -3,8 +3,8 @@
 Whatever is wrong with it is a value here, which names the line of the model's own file where
 there is one. Nothing is caught of what nobody should catch, such as Ctrl-C.
 
-What lives here: what is tried. What must never live here: how it is shown. Called by:
-`raftbatch models check`, in its own process.
+What lives here: what is tried. What must never live here: how it is shown, a process. Called
+by: `executor.trying`, in a process of its own; tests.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any
 import executor
 import raftbatch
 from executor import samples
-from executor.collate import BAD_OUTPUT, INVALID_INPUT, NOT_FINITE, Form
+from executor.collate import INVALID_INPUT, Form
+from executor.core.reports import RESULT_TOO_LARGE
 from executor.core.values import Failure, Outcome
 from executor.frames import Batch, Load
 from executor.loading import CannotLoad
+from executor.outputs import BAD_OUTPUT, NOT_FINITE
 from executor.runtime import Runtime
 from raftbatch import tensors
 from raftbatch.signatures import bucket
@@ -32,7 +34,10 @@ from raftbatch.world import Clock, Files
 _OURS = tuple(str(PurePosixPath(each.__file__ or "").parent) for each in (executor, raftbatch))
 _LIBRARIES = ("/site-packages/", "/lib/python")
 _EXAMPLES = f"{_OURS[0]}/examples/"
-_WRONG = (BAD_OUTPUT, NOT_FINITE, INVALID_INPUT)
+ENDED = "process_ended"
+"""Code of what ended the model's own process."""
+
+_WRONG = (BAD_OUTPUT, NOT_FINITE, INVALID_INPUT, RESULT_TOO_LARGE)
 """Codes of requests that failed by the model's mistake, and not by its word."""
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -112,7 +117,13 @@ class Checked:
 
 
 def check(files: Files, clock: Clock, load: Load, rows_max: int) -> Checked:
-    """Return what comes of a model.
+    """Return what comes of a model, in this process. See `steps` for the arguments."""
+    *_, last = steps(files, clock, load, rows_max)
+    return last
+
+
+def steps(files: Files, clock: Clock, load: Load, rows_max: int) -> Iterator[Checked]:
+    """Yield what comes of a model: before each step, if that is its end, and at last in all.
 
     Args:
         files: where its file is.
@@ -120,32 +131,39 @@ def check(files: Files, clock: Clock, load: Load, rows_max: int) -> Checked:
         load: what to load.
         rows_max: rows of its largest batch.
     """
+    yield Checked(load.name, problem=Problem(ENDED, f"{load.name} does not load"))
     begun_ns = clock.monotonic_ns()
     with _errors() as errors:
         try:
             runtime = Runtime(files, clock, load)
         except CannotLoad as error:
             found = error.__cause__ or (errors[-1] if errors else None)
-            return Checked(load.name, problem=Problem("cannot_load", str(error), _where(found)))
+            yield Checked(load.name, problem=Problem("cannot_load", str(error), _where(found)))
+            return
         load_ns = clock.monotonic_ns() - begun_ns
         trials: list[Trial] = []
         outputs: Shapes = ()
+
+        def checked(*last: Trial) -> Checked:
+            return Checked(
+                load.name,
+                runtime.class_name,
+                runtime.backend.device,
+                runtime.backend.detail,
+                load_ns,
+                runtime.form,
+                outputs,
+                (*trials, *last),
+            )
+
         for size in samples.sizes(runtime.form) or (0,):
             for requests in _batches(runtime.form, rows_max, size):
+                count = len(requests), sum([rows for rows, _ in requests]), size
+                yield checked(Trial(*count, problem=Problem(ENDED, "the model does not return")))
                 trial, seen = _tried(runtime, requests, size, errors)
                 trials.append(trial)
                 outputs = outputs or seen
-    backend = runtime.backend
-    return Checked(
-        load.name,
-        runtime.class_name,
-        backend.device,
-        backend.detail,
-        load_ns,
-        runtime.form,
-        outputs,
-        tuple(trials),
-    )
+        yield checked()
 
 
 def _batches(form: Form, rows_max: int, size: int) -> Iterator[list[tuple[int, int]]]:

@@ -15,8 +15,11 @@ from contextlib import suppress
 from typing import Protocol
 
 from executor.frames import LENGTH, Frame, Load, decode, encode
+from executor.loading import said
 
 _BUFFER_BYTES = 1 << 20
+_FRAME_BYTES_MAX = 2 << 30  # results of a batch, and what goes with them; more is none of ours
+_LAST_WORDS_S = 5.0  # for a process that says nothing any more to end by itself
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -61,6 +64,18 @@ def cpus() -> int:
         return os.cpu_count() or 1
 
 
+def ended(status: int) -> str:
+    """Return how a process ended, by its exit status, which a signal makes negative. Total."""
+    if status >= 0:
+        return f"it exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # most of the real-time ones have no name
+        name = f"signal {-status}"
+    hint = ", as the kernel does where memory runs out" if name == "SIGKILL" else ""
+    return f"it was ended by {name}{hint}"
+
+
 class RealChildren:
     """Starts processes of this Python."""
 
@@ -79,6 +94,7 @@ class RealChildren:
                 stdout=PIPE,
                 limit=_BUFFER_BYTES,
                 env=environment,
+                start_new_session=True,  # what it starts itself is killed with it, and not we
             )
         except RuntimeError as error:  # uvloop's, of a pipe that closes meanwhile
             raise OSError(str(error)) from error
@@ -93,6 +109,7 @@ class _RealChild:
         assert process.stdin is not None
         assert process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
+        self._why, self._is_buried = "", False
 
     @property
     def pid(self) -> int:
@@ -107,22 +124,42 @@ class _RealChild:
     async def receive(self) -> Frame | None:
         try:
             (length,) = LENGTH.unpack(await self._out.readexactly(LENGTH.size))
-            return decode(await self._out.readexactly(length))
+            if length > _FRAME_BYTES_MAX:
+                self._distrust(f"a frame of {length} bytes")
+                return None
+            body = await self._out.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        try:
+            return decode(body)
+        except Exception as error:  # noqa: BLE001 - whatever a model wrote there
+            self._distrust(said(error))
             return None
 
     def kill(self) -> None:
         if self._process.returncode is None:
-            try:
-                self._process.kill()
-            except ProcessLookupError:
-                pass  # it was quicker
+            self._kill_all()
 
     async def dead(self) -> str:
-        status = await self._process.wait()
+        # One that has closed its pipe can be told nothing, and may go on for ever.
+        try:
+            status = await asyncio.wait_for(self._process.wait(), _LAST_WORDS_S)
+        except TimeoutError:
+            self._why = self._why or "it closed the pipe to its executor"
+            self._kill_all()
+            status = await self._process.wait()
+        if not self._is_buried:
+            self._is_buried = True
+            self._kill_all()  # what it started, and left behind
         self._in.close()
-        if status >= 0:
-            return f"it exited with status {status}"
-        name = signal.Signals(-status).name
-        hint = ", as the kernel does where memory runs out" if name == "SIGKILL" else ""
-        return f"it was ended by {name}{hint}"
+        return self._why or ended(status)
+
+    def _distrust(self, what: str) -> None:
+        """Kill what says something that the child of an executor never says."""
+        self._why = f"it wrote into the pipe to its executor: {what}"
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        """Kill it, and all that it started and that has made no session of its own."""
+        with suppress(ProcessLookupError, PermissionError):  # it was quicker
+            os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,13 +1,11 @@
-"""Envelopes of the requests of a batch into `[rows, …]` for each input, and back again.
+"""Envelopes of the requests of a batch into `[rows, …]` for each input.
 
     payloads -> stack -> Stacked: inputs padded to buckets, who is in them, who is not and why
-    outputs  -> split -> an envelope for each request, padding cut off, or why it failed
 
 A request whose envelope is not what the model declares fails alone, before the model
-sees it. What the model gives that cannot be told apart by rows fails the batch.
-
-What lives here: that, on numpy. What must never live here: a process, torch. Called by:
-`executor.runtime`, in a child process; tests. Deterministic.
+sees it. What lives here: that, on numpy. What must never live here: a process, torch, what
+the model gives (`outputs`). Called by: `executor.runtime`, in a child process; tests.
+Deterministic.
 """
 
 from __future__ import annotations
@@ -20,16 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from executor.core.values import Answer
-from executor.loading import plain
-from executor.model import FREE, ItemError, Tensor
+from executor.model import FREE, Tensor
 from raftbatch import tensors
 from raftbatch.errors import InvalidRequest
-from raftbatch.fields import NAME_LENGTH_MAX
 from raftbatch.signatures import bucket
 
 INVALID_INPUT = "invalid_input"
-BAD_OUTPUT = "bad_output"
-NOT_FINITE = "not_finite"
 BF16 = "BF16"
 
 Array = npt.NDArray[Any]
@@ -50,10 +44,6 @@ DTYPES: dict[str, str] = {
     BF16: "<u2",  # numpy has none: its bits
 }
 """Of each datatype of a fixed size, what numpy calls it."""
-
-
-class BadOutput(Exception):
-    """What a model gave is not what it declares: the batch fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,37 +134,6 @@ def stack(
     return Stacked(inputs, begin, spans, answers, lengths, tuple(padded))
 
 
-def split(form: Form, stacked: Stacked, outputs: Mapping[str, Any]) -> list[Answer]:
-    """Return what each request gets, in their order.
-
-    Raises:
-        BadOutput: the outputs are not what the model declares.
-    """
-    errors: dict[int, ItemError] = {}
-    columns = [_column(each, outputs, stacked, errors) for each in form.outputs]
-    answers = []
-    for place, span in enumerate(stacked.spans):
-        if span is None:
-            answers.append(stacked.answers[place])
-            continue
-        begin, count = span
-        failed = _first_failed(errors, begin, count) if errors else None
-        if failed is not None:
-            code = plain(failed.code)[:NAME_LENGTH_MAX] or "item_failed"
-            answers.append(Answer(b"", code, plain(failed.message)))
-            continue
-        found = [
-            _close(form, each, column, begin, count, stacked)
-            for each, column in zip(form.outputs, columns, strict=True)
-        ]
-        answers.append(Answer(tensors.encode(found)))
-    return answers
-
-
-def _first_failed(errors: Mapping[int, ItemError], begin: int, count: int) -> ItemError | None:
-    return next((errors[row] for row in range(begin, begin + count) if row in errors), None)
-
-
 def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
     """Return the inputs of one request.
 
@@ -196,7 +155,7 @@ def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
             )
         shape = tensor.shape if form.has_batch_axis else (1, *tensor.shape)
         wanted = (rows, *each.dims)
-        if shape[:1] != (rows,) or not _fits(each, shape[1:]):
+        if shape[:1] != (rows,) or not fits(each, shape[1:]):
             said = list(wanted if form.has_batch_axis else wanted[1:])
             raise InvalidRequest(
                 f"{each.name!r} has the shape {list(tensor.shape)}, and the model wants {said}"
@@ -236,133 +195,10 @@ def _padded(declared: Tensor, parts: Sequence[Array], sizes: Sequence[int]) -> A
     return found
 
 
-def _column(
-    declared: Tensor,
-    outputs: Mapping[str, Any],
-    stacked: Stacked,
-    errors: dict[int, ItemError],
-) -> Any:
-    """Return one output, `[rows, …]`, and note which rows have failed."""
-    if declared.name not in outputs:
-        raise BadOutput(f"the output {declared.name!r} is missing")
-    column = outputs[declared.name]
-    rows = stacked.rows
-    if isinstance(column, list | tuple):
-        for row, value in enumerate(column):
-            if isinstance(value, ItemError):
-                errors.setdefault(row, value)
-        if declared.datatype != tensors.BYTES and len(column) == rows:
-            column = _filled(declared, column, errors)
-    elif declared.datatype != tensors.BYTES:
-        column = _array(declared, column)
-    is_scalar = isinstance(column, np.ndarray) and column.ndim == 0
-    is_rows = isinstance(column, list | tuple | np.ndarray) and not is_scalar
-    count = len(column) if is_rows else 0
-    if count != rows:
-        raise BadOutput(f"{declared.name!r} has {count} rows, and the batch {rows}")
-    if declared.finite and declared.datatype in ("FP16", "FP32", "FP64"):
-        axes = tuple(range(1, np.ndim(column)))
-        for row in np.flatnonzero(~np.isfinite(column).all(axis=axes)).tolist():
-            errors.setdefault(row, ItemError(f"{declared.name!r} is not finite", NOT_FINITE))
-    return column
-
-
-def _filled(declared: Tensor, column: Sequence[Any], errors: dict[int, ItemError]) -> Array:
-    """Return a list of rows as an array, with zeros where a row has failed, or is misshapen."""
-    good: dict[int, Array] = {}
-    for row, value in enumerate(column):
-        if isinstance(value, ItemError):
-            continue
-        array = _array(declared, value)
-        if _fits(declared, array.shape):
-            good[row] = array
-        else:
-            said = (
-                f"{declared.name!r} has the shape {list(array.shape)} for each row, and declares "
-                f"{list(declared.dims)}"
-            )
-            errors.setdefault(row, ItemError(said, BAD_OUTPUT))
-    shapes = {each.shape for each in good.values()}
-    if len(shapes) > 1:
-        raise BadOutput(f"{declared.name!r} has rows of different shapes")
-    dims = shapes.pop() if shapes else tuple([max(1, dim) for dim in declared.dims])
-    found = np.zeros((len(column), *dims), DTYPES[declared.datatype])
-    for row, array in good.items():
-        found[row] = array
-    return found
-
-
-def _fits(declared: Tensor, dims: Sequence[int]) -> bool:
+def fits(declared: Tensor, dims: Sequence[int]) -> bool:
+    """Return whether dimensions, without the batch axis, are those of a tensor."""
     if dims == declared.dims:
         return True
     return len(dims) == len(declared.dims) and all(
         dim in (FREE, size) for dim, size in zip(declared.dims, dims, strict=True)
     )
-
-
-def _array(declared: Tensor, column: Any) -> Array:
-    """Return an output as an array of the datatype that is declared."""
-    wanted = np.dtype(DTYPES[declared.datatype])
-    try:
-        array = np.asarray(column)
-        bits = declared.datatype == BF16 and array.dtype in (np.int16, np.uint16)
-        fits = declared.datatype != BF16 and np.can_cast(array.dtype, wanted, "same_kind")
-        if array.size and not bits and not fits:
-            raise BadOutput(f"{declared.name!r} is {array.dtype}, which is no {declared.datatype}")
-        return np.asarray(array, wanted, order="C")
-    except (TypeError, ValueError) as error:
-        raise BadOutput(f"{declared.name!r} is no {declared.datatype}: {error}") from None
-
-
-def _close(
-    form: Form, declared: Tensor, column: Any, begin: int, count: int, stacked: Stacked
-) -> tensors.Tensor:
-    """Return one output of one request, without padding."""
-    part = column[begin : begin + count]
-    if declared.datatype == tensors.BYTES:
-        elements = [element for row in part for element in _listed(declared, row)]
-        width = len(elements) // count
-        dims = declared.dims if FREE not in declared.dims else (width,)
-        data = tensors.join_elements(elements)
-    else:
-        part = _cut(declared, part, begin, stacked)
-        dims, data = part.shape[1:], np.ascontiguousarray(part).tobytes()
-    shape = (count, *dims) if form.has_batch_axis else tuple(dims)
-    if not _fits(declared, dims):
-        raise BadOutput(
-            f"{declared.name!r} has the shape {list(dims)} for each row, and declares "
-            f"{list(declared.dims)}"
-        )
-    try:
-        return tensors.Tensor(declared.name, declared.datatype, shape, data)
-    except InvalidRequest as error:
-        raise BadOutput(error.message) from None
-
-
-def _cut(declared: Tensor, part: Array, begin: int, stacked: Stacked) -> Array:
-    """Cut off what was padding in the input that this output follows."""
-    own = stacked.lengths.get(declared.like)
-    if own is None:
-        return part
-    place = [slice(None)] * part.ndim
-    for axis, size in zip(declared.free_axes, own[begin], strict=False):
-        if axis + 1 < part.ndim:
-            place[axis + 1] = slice(size)
-    return part[tuple(place)]
-
-
-def _listed(declared: Tensor, row: Any) -> list[bytes]:
-    """Return a row of a BYTES output as its elements."""
-    if type(row) is str:  # the commonest of all
-        return [row.encode()]
-    row = row.tolist() if isinstance(row, np.ndarray | np.generic) else row
-    values = row if isinstance(row, list | tuple) else [row]
-    found = []
-    for value in values:
-        if isinstance(value, str):
-            found.append(value.encode())
-        elif isinstance(value, bytes | bytearray | memoryview):
-            found.append(bytes(value))
-        else:
-            raise BadOutput(f"{declared.name!r} holds {type(value).__name__}, not text or bytes")
-    return found

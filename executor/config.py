@@ -9,6 +9,7 @@
     prefetch = 1                         batches that wait here beside those that run
     device = "cpu"                       "cuda", "cuda:1"; else cuda, if it is there
     threads = 2                          of each instance; else its part of the CPUs
+    memory_bytes_max = 8_589_934_592     of each instance; else what there is
     options = { mark = "!" }             the model's own
 
 What lives here: reading that. What must never live here: a default that the machine
@@ -24,15 +25,29 @@ from typing import Any, cast
 from executor.core.values import ModelId
 from executor.frames import Load
 from executor.model import tensors_of
-from raftbatch.config import Certificates, ClusterFile, Table
+from raftbatch.config import Certificates, ClusterFile
 from raftbatch.errors import InvalidRequest
 from raftbatch.settings import Model
+from raftbatch.tables import Table
 
 INSTANCES_MAX = 64
 SLOTS_MAX = 1024
 """As coordinators have it: what one executor may hold."""
 
-_KEYS = ("file", "module", "class", "instances", "prefetch", "device", "threads", "options")
+_KEYS = (
+    "file",
+    "module",
+    "class",
+    "instances",
+    "prefetch",
+    "device",
+    "threads",
+    "memory_bytes_max",
+    "options",
+)
+_MEMORY_BYTES_MAX = 1 << 50
+_REPORT_BYTES_MAX = 24 << 20  # `record_bytes_max` of a leader, unless the file says otherwise
+_REPORT_BYTES = 1 << 16  # of a report that holds one result: all but the result
 _TIMEOUT_US = Model("", "").execution_timeout_microseconds
 
 
@@ -71,6 +86,7 @@ class ExecutorConfig:
         join_s: how long it tries to join at first.
         load_s: how long a model may take to load.
         cpus: that it may use.
+        cluster: the cluster's name; a node of another one does not let it join.
     """
 
     executor: str
@@ -81,6 +97,7 @@ class ExecutorConfig:
     join_s: float = 30.0
     load_s: float = 600.0
     cpus: int = 1
+    cluster: str = ""
 
     @property
     def slots(self) -> int:
@@ -132,9 +149,15 @@ def executor_config(
         )
     instances = sum([each.instances for each in found])
     threads = max(1, cpus // instances)
+    most = _result_bytes_max(file)
     ready = tuple(
         [
-            replace(each, load=replace(each.load, threads=each.load.threads or threads))
+            replace(
+                each,
+                load=replace(
+                    each.load, threads=each.load.threads or threads, result_bytes_max=most
+                ),
+            )
             for each in found
         ]
     )
@@ -144,6 +167,7 @@ def executor_config(
         {str(node): each.client for node, each in file.nodes.items()},
         file.executor(executor),
         cpus=cpus,
+        cluster=file.name,
     )
     if config.slots > SLOTS_MAX:
         raise table.wrong("", f"instances and prefetch ask for {config.slots} slots: {SLOTS_MAX}")
@@ -170,9 +194,21 @@ def _model(name: str, of_model: Table, own: Table) -> ModelConfig:
         _between(own, "threads", 0, 0, 1024),
         own.text("device") if "device" in own.values else "",
         own.table("options").values,
+        memory_bytes_max=_between(own, "memory_bytes_max", 0, 0, _MEMORY_BYTES_MAX),
     )
     timeout_us = of_model.whole("execution_timeout_microseconds", _TIMEOUT_US)
     return ModelConfig(load, instances, prefetch, timeout_us / 1e6)
+
+
+def _result_bytes_max(file: ClusterFile) -> int:
+    """Return what one result may hold: a report of it alone is one record of the log."""
+    most = _REPORT_BYTES_MAX
+    if "leader" in file.rest:
+        most = file.rest["leader"].whole("record_bytes_max", most)
+    if "storage" in file.rest:
+        entry = file.rest["storage"].whole("entry_bytes_max", 0)
+        most = min(most, entry * 3 // 4) if entry else most
+    return max(1, most - _REPORT_BYTES)
 
 
 def _between(table: Table, key: str, default: int, least: int, most: int) -> int:

@@ -38,6 +38,8 @@ class Load:
         threads: how many it should use.
         device: `cpu`, `cuda`, `cuda:N`; empty: cuda, if it is there.
         options: for the model.
+        result_bytes_max: what the result of one request may hold.
+        memory_bytes_max: what its process may take; 0: whatever there is.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Load:
     threads: int
     device: str
     options: Mapping[str, Any]
+    result_bytes_max: int = 24 << 20
+    memory_bytes_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +131,13 @@ class Failed:
         run: names the run.
         code: a slug.
         message: for people.
+        is_lasting: whether whatever ran next here would fail too.
     """
 
     run: int
     code: str
     message: str
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

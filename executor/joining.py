@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from executor.config import ExecutorConfig
 from executor.core.values import ModelId
 from executor.link import Link, Refused, Unreachable
+from raftbatch.channels import meant_for
 from raftbatch.errors import CannotStart
 from raftbatch.logs import fields
 from raftbatch.v1 import dispatch_pb2 as pb
@@ -48,7 +49,9 @@ async def join(
     )
 
     async def call(stub: DispatchStub, call_s: float) -> pb.JoinReply:
-        reply: pb.JoinReply = await stub.Join(request, timeout=call_s)
+        reply: pb.JoinReply = await stub.Join(
+            request, timeout=call_s, metadata=meant_for(config.cluster) or None
+        )
         return reply
 
     while True:

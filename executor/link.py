@@ -13,12 +13,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
 from executor.core.pieces import Joiner
+from executor.watching import Watch
 from raftbatch.backoff import backoff_s
 from raftbatch.channels import open_channel
 from raftbatch.handshakes import explain
@@ -39,6 +41,9 @@ ELSEWHERE = ("not_leader", "no_leader", "draining", "overloaded", "no_space", "o
 
 STALE = "stale_incarnation"
 """The executor's life is over."""
+
+TOO_LARGE = "payload_too_large"
+"""What was sent is more than may travel."""
 
 _MESSAGE_BYTES_MAX = 64 << 20  # a piece holds 8 MiB, or one request of up to 16 and what it brings
 _CALL_S = 3.0
@@ -70,6 +75,10 @@ class Refused(Exception):
         super().__init__(f"{slug}: {message}")
         self.slug = slug
         self.message = message
+
+
+class _NoMore(Exception):
+    """Another node leads by now, or this one says nothing: a call to it is given up."""
 
 
 class Unreachable(Exception):
@@ -154,6 +163,7 @@ class Link:
         self._leader = self._order[first]
         self._asked = self._leader
         self._tailed = first
+        self._turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def addresses(self) -> str:
@@ -211,11 +221,13 @@ class Link:
                 await self.learn()  # the name that its certificate bears
             address = self._leader
             try:
-                found = await call(self._stub(address), call_s)
+                found = await self._while_it_leads(call(self._stub(address), call_s))
                 self._asked = address
                 return found
             except grpc.aio.AioRpcError as error:
                 trouble = trouble_of(error)
+            except _NoMore:
+                continue
             if trouble.is_final:
                 raise Refused(trouble.slug, trouble.message)
             if self.turn(address, trouble) and hops < _HOPS_MAX:
@@ -272,9 +284,13 @@ class Link:
         pauses, has_heard = self.pauses(), False
         while True:
             address = self._order[self._tailed % len(self._order)]
+            call = self._stub(address).Tail(request())
+            watch = Watch(partial(self._nodes_of, address), self._told_leader)
+            watching = asyncio.ensure_future(watch.run(call.cancel))
             try:
                 joiner = Joiner()
-                async for piece in self._stub(address).Tail(request()):
+                async for piece in call:
+                    watch.heard()
                     message = joiner.add(piece)
                     del piece
                     if message is not None:
@@ -285,6 +301,15 @@ class Link:
                 trouble = Trouble("", "the node ended the tail")
             except grpc.aio.AioRpcError as error:
                 trouble = trouble_of(error)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not watch.why or task is None or task.cancelling():
+                    raise
+                trouble = Trouble("", watch.why)
+                self._abandon(address)
+            finally:
+                watching.cancel()
+                call.cancel()
             if trouble.is_final:
                 raise Refused(trouble.slug, trouble.message)
             _LOG.info("tail.moved", extra=fields(address=address, why=trouble.message))
@@ -292,6 +317,40 @@ class Link:
             if not has_heard:
                 await asyncio.sleep(pauses.next_s())
             has_heard = False  # where it was well until now, the next one is asked at once
+
+    async def _while_it_leads(self, call: Awaitable[T]) -> T:
+        """Return what a call returns; give it up where it is heard that its node leads no more.
+
+        Whatever an executor asks may be repeated, and a node that is cut off answers nothing.
+        """
+        asking, over = asyncio.ensure_future(call), self._turned
+        asking.add_done_callback(_retrieve)
+        try:
+            await asyncio.wait((asking, over), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise _NoMore
+            return asking.result()
+        finally:
+            asking.cancel()
+
+    def _told_leader(self, address: str) -> None:
+        """Take in who leads by now, as the node says that is tailed."""
+        if address != self._leader:
+            self._leader = address
+            self._turned.set_result(None)
+            self._turned = asyncio.get_running_loop().create_future()
+
+    def _abandon(self, address: str) -> None:
+        """Ask a node no more that says nothing, if it was thought to lead."""
+        if address == self._leader:
+            self._told_leader(self._after(address))
+
+    async def _nodes_of(self, address: str, limit_s: float) -> tuple[bool, str]:
+        """Ask a node who leads; return whether it knows, and where that is, if it knows."""
+        request = gateway_pb2.NodesRequest()
+        reply = await GatewayStub(self._channel(address)).Nodes(request, timeout=limit_s)
+        leader = [each.address for each in reply.nodes if each.node_id == reply.leader_id]
+        return bool(reply.leader_id), leader[0] if leader else ""
 
     def _after(self, address: str) -> str:
         place = self._order.index(address) + 1 if address in self._order else 0
@@ -314,11 +373,20 @@ class Link:
         return found
 
 
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Look at what came of a call that was given up: nobody else does."""
+    if not task.cancelled():
+        task.exception()
+
+
 def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
     """Return what a node said, from its trailer; without one the call broke."""
     said = said_by(error.trailing_metadata())
     if said is None:
-        return Trouble("", explain(error.details() or error.code().name))
+        details = error.details() or error.code().name
+        if "message larger than max" in details:  # gRPC's own words, of either end
+            return Trouble(TOO_LARGE, details, is_definite=True)
+        return Trouble("", explain(details))
     return _trouble(said)
 
 

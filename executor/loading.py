@@ -18,6 +18,7 @@ from raftbatch.world import Files, join
 
 _MODULE = "raftbatch_model"
 _FILE_BYTES_MAX = 64 << 20
+_TEXT_LENGTH_MAX = 4096  # of what a model says: nobody reads more
 _EXTRA = "pip install 'raftbatch[executor]'"
 
 
@@ -76,7 +77,7 @@ def plain(value: object) -> str:
         text = str(value)
     except BaseException:  # noqa: BLE001 - a model's own class may raise anything
         return f"a {type(value).__name__} that has no text"
-    return text.replace("\0", "").encode("utf-8", "replace").decode()
+    return text[:_TEXT_LENGTH_MAX].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def content_hash(files: Files, load: Load) -> bytes:

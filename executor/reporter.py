@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from executor.core.machine import Machine
 from executor.core.values import Due, Verdict
-from executor.link import STALE, Link, Refused, Trouble
+from executor.link import STALE, TOO_LARGE, Link, Refused, Trouble
 from raftbatch.logs import fields
 
 _LOG = logging.getLogger(__name__)
@@ -63,6 +63,10 @@ class Reporter:
             try:
                 answers = await self._link.report([due.report for due in dues])
             except Refused as error:  # the call as a whole
+                if error.slug == TOO_LARGE and len(dues) > 1:
+                    for due in dues:  # each may be small enough
+                        await self._send([due])
+                    return
                 answers = [Trouble(error.slug, error.message, is_definite=True)] * len(dues)
             pairs = zip(dues, answers, strict=True)
             dues = [due for due, answer in pairs if not self._is_settled(due, answer)]
@@ -79,6 +83,8 @@ class Reporter:
             self._stale()
         elif answer.slug == "stale_fence":
             self._machine.answered(due, Verdict.STALE)
+        elif answer.slug == TOO_LARGE:
+            self._machine.answered(due, Verdict.TOO_LARGE, answer.message)
         else:
             _LOG.warning("report.rejected", extra=fields(slug=answer.slug, why=answer.message))
             self._machine.answered(due, Verdict.REJECTED, answer.message)

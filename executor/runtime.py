@@ -13,9 +13,11 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any
 
-from executor import collate
+from executor import collate, outputs
 from executor.backends import Backend, backend_of
+from executor.core.reports import RESULT_TOO_LARGE
 from executor.core.values import Answer, Failure, Outcome
+from executor.failures import OUT_OF_MEMORY, failure_of, let_go
 from executor.frames import Batch, Load
 from executor.loading import CannotLoad, content_hash, load_class, said
 from executor.model import NUMPY, Context, tensors_of
@@ -26,12 +28,10 @@ from raftbatch.world import Clock, Files
 
 _LOG = logging.getLogger(__name__)
 
-MODEL_FAILED = "model_failed"
-OUT_OF_MEMORY = "out_of_memory"
 INVALID_PARAMETERS = "invalid_parameters"
 
 _FINGERPRINT_BYTES = 16
-_MEMORY = ("OutOfMemoryError", "MemoryError")
+_RESULTS_BYTES_MAX = 1 << 30  # of a batch; the executor's process holds them all at once
 
 
 class Runtime:
@@ -94,6 +94,14 @@ class Runtime:
 
     def run(self, batch: Batch) -> Outcome | Failure:
         """Run a batch."""
+        try:
+            return self._ran(batch)
+        except outputs.BadOutput as error:
+            return Failure(outputs.BAD_OUTPUT, str(error))
+        except BaseException as error:  # noqa: BLE001 - a model may raise anything
+            return self._failure(error)
+
+    def _ran(self, batch: Batch) -> Outcome | Failure:
         begun_ns = self._clock.monotonic_ns()
         parameters, invalid = _parameters(batch.parameters)
         stacked = collate.stack(self.form, batch.payloads, batch.rows, invalid)
@@ -106,18 +114,17 @@ class Runtime:
         given = ModelBatch(inputs, stacked.rows, of_rows, stacked.lengths)
         stacked_ns = self._clock.monotonic_ns()
         ran_ns = stacked_ns
-        try:
-            outputs: Mapping[str, Any] = {}
-            if stacked.rows:
-                outputs = self._predicted(given)
-                ran_ns = self._clock.monotonic_ns()
-                answers = collate.split(self.form, stacked, outputs)
-            else:
-                answers = [stacked.answers[place] for place in range(len(batch.payloads))]
-        except collate.BadOutput as error:
-            return Failure(collate.BAD_OUTPUT, str(error))
-        except BaseException as error:  # noqa: BLE001 - a model may raise anything
-            return self._failure(error)
+        if stacked.rows:
+            found = self._predicted(given)
+            ran_ns = self._clock.monotonic_ns()
+            answers = outputs.split(self.form, stacked, found, self._load.result_bytes_max)
+        else:
+            answers = [stacked.answers[place] for place in range(len(batch.payloads))]
+        size = sum([len(each.result) for each in answers])
+        if size > _RESULTS_BYTES_MAX and len(answers) > 1:
+            # The halves may be small enough.
+            said = f"the results of the batch have {size} bytes, more than {_RESULTS_BYTES_MAX}"
+            return Failure(RESULT_TOO_LARGE, said)
         return Outcome(
             tuple(answers),
             stacked_ns - begun_ns,
@@ -129,17 +136,18 @@ class Runtime:
         )
 
     def _predicted(self, given: ModelBatch) -> Mapping[str, Any]:
-        outputs = self.backend.call(self._model.predict, given)
-        if not isinstance(outputs, Mapping):
-            raise collate.BadOutput(f"predict gave {type(outputs).__name__}, not outputs by name")
-        return self.backend.outputs(outputs)
+        found = self.backend.call(self._model.predict, given)
+        if not isinstance(found, Mapping):
+            raise outputs.BadOutput(f"predict gave {type(found).__name__}, not outputs by name")
+        return self.backend.outputs(found)
 
     def _failure(self, error: BaseException) -> Failure:
-        _LOG.warning("model.failed", extra=fields(model=self._load.name), exc_info=error)
-        if type(error).__name__ in _MEMORY:
+        failure = failure_of(error)
+        if failure.code == OUT_OF_MEMORY:
+            let_go(error)
             self.backend.recover()
-            return Failure(OUT_OF_MEMORY, said(error))
-        return Failure(MODEL_FAILED, said(error))
+        _LOG.warning("model.failed", extra=fields(model=self._load.name), exc_info=error)
+        return failure
 
 
 def _form(load: Load, found: type[Any]) -> collate.Form:

@@ -15,14 +15,11 @@ from executor.children import Children
 from executor.config import ExecutorConfig
 from executor.link import Link
 from executor.usage import Meter
-from raftbatch.config import Certificates
-from raftbatch.errors import CannotStart
 from raftbatch.logs import fields
-from raftbatch.world import Files, Process, World
+from raftbatch.world import Process, World
 
 _LOG = logging.getLogger(__name__)
 
-_PEM_BYTES_MAX = 1 << 20
 _STOP_S = 5.0  # beyond the time to drain: to leave, and for the children to die
 
 
@@ -34,15 +31,22 @@ class ExecutorServer:
         process: how it is told to stop.
         config: what it is told.
         children: where its processes come from.
+        credentials: to show to nodes; None without TLS.
     """
 
     def __init__(
-        self, world: World, process: Process, config: ExecutorConfig, children: Children
+        self,
+        world: World,
+        process: Process,
+        config: ExecutorConfig,
+        children: Children,
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._world = world
         self._process = process
         self._config = config
         self._children = children
+        self._credentials = credentials
 
     async def run(self) -> None:
         """Work until a signal comes, then drain.
@@ -51,7 +55,7 @@ class ExecutorServer:
             CannotStart: it could not start; the message says why.
         """
         config, world = self._config, self._world
-        link = Link(config.addresses, world.entropy, _credentials(world.files, config.certificates))
+        link = Link(config.addresses, world.entropy, self._credentials)
         meter = Meter(world.files, world.workers, world.clock, config.cpus)
         agent = Agent(config, link, self._children, world.clock, world.entropy, meter)
 
@@ -66,23 +70,3 @@ class ExecutorServer:
             meter.close()
             await link.close()
         _LOG.info("executor.stopped", extra=fields(executor=config.executor))
-
-
-def _credentials(files: Files, certificates: Certificates | None) -> grpc.ChannelCredentials | None:
-    if certificates is None:
-        return None
-    ca, cert, key = (
-        _read(files, path) for path in (certificates.ca, certificates.cert, certificates.key)
-    )
-    return grpc.ssl_channel_credentials(ca, key, cert)
-
-
-def _read(files: Files, path: str) -> bytes:
-    try:
-        file = files.open(path, "read")
-        try:
-            return file.read_at(0, _PEM_BYTES_MAX)
-        finally:
-            file.close()
-    except OSError as error:
-        raise CannotStart(f"{path} cannot be read: {error.strerror or error}") from None

@@ -7,17 +7,20 @@ SIGTERM and SIGINT are its parent's to act on, since an operator's terminal or s
 sends them to all.
 
 What lives here: the process. What must never live here: what it runs (`runtime`).
-Called by: `executor.children`.
+Called by: `executor.children`; `executor.trying`, for how a process of a model is set up.
 """
 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, BinaryIO
@@ -47,6 +50,7 @@ if TYPE_CHECKING:  # it needs numpy, whose absence is to be told
 _LOG = logging.getLogger(__name__)
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_OOM_SCORE = 500  # of 1000: it counts as if it took half of the machine more than it does
 _EXTRA = "pip install numpy, or 'raftbatch[executor]', which brings torch too"
 
 
@@ -55,13 +59,15 @@ def main(parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _die_with(parent)
-    commands, answers = _claim_pipes()
+    die_with(parent)
+    commands, answers = claim_pipes()
     logs.begin(sys.stderr)
+    faulthandler.enable(sys.stderr)  # where a crash was, for people
     frames: SimpleQueue[Frame] = SimpleQueue()
     threading.Thread(target=_read, args=(commands, frames), daemon=True).start()
     load = frames.get()
     assert isinstance(load, Load)
+    go_first(load.memory_bytes_max)
     try:
         runtime = _runtime(load)
     except CannotLoad as error:
@@ -97,10 +103,10 @@ def _ran(run: int, found: Outcome | Failure) -> Frame:
 
 
 def _failed(run: int, failure: Failure) -> Failed:
-    return Failed(run, failure.code, failure.message)
+    return Failed(run, failure.code, failure.message, failure.is_lasting)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask the kernel to kill this process when its parent dies; else the pipe's end tells."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -108,7 +114,27 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+def go_first(memory_bytes_max: int) -> None:
+    """Let the kernel end this process where memory runs out, and no other of ours.
+
+    Args:
+        memory_bytes_max: what it may take; beyond that it is refused more. 0: nothing is.
+    """
+    with suppress(OSError, ValueError):  # on Linux alone
+        file = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+        try:
+            if int(os.read(file, 16)) < _OOM_SCORE:
+                os.write(file, str(_OOM_SCORE).encode())
+        finally:
+            os.close(file)
+    if memory_bytes_max:
+        # What is written to; address space alone, of which CUDA takes a lot, costs nothing.
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        least = memory_bytes_max if most == resource.RLIM_INFINITY else min(memory_bytes_max, most)
+        resource.setrlimit(resource.RLIMIT_DATA, (least, most))
+
+
+def claim_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Keep the pipes to ourselves: a model may read standard input, and print."""
     commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -130,21 +156,32 @@ def _let_go(*pipes: BinaryIO) -> None:
 
 def _read(commands: BinaryIO, frames: SimpleQueue[Frame]) -> None:
     """Take in what the parent says, on a thread; its end is ours."""
-    while True:
-        head = commands.read(LENGTH.size)
-        if len(head) < LENGTH.size:
-            break
-        (length,) = LENGTH.unpack(head)
-        body = commands.read(length)
-        if len(body) < length:
-            break
-        frames.put(decode(body))
-        del body
-    os._exit(0)
+    status = 1  # what the model leaves no memory for, or whose pipe it closes, ends it too
+    try:
+        while True:
+            head = commands.read(LENGTH.size)
+            if len(head) < LENGTH.size:
+                break
+            (length,) = LENGTH.unpack(head)
+            body = commands.read(length)
+            if len(body) < length:
+                break
+            frames.put(decode(body))
+            del body
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def _write(answers: BinaryIO, frame: Frame) -> None:
-    answers.write(encode(frame))
+    try:
+        data = encode(frame)
+    except MemoryError:
+        if not isinstance(frame, Ran):
+            raise
+        failed = Failed(frame.run, "out_of_memory", "no memory is left for its results", True)
+        data = encode(failed)
+    answers.write(data)
     answers.flush()
 
 

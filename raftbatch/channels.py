@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Option = tuple[str, int | str]
 
+CLUSTER_KEY = "raftbatch-cluster-bin"
+"""Of a call's metadata: the name of the cluster that it is meant for. Another's nodes refuse it."""
+
 SESSION_OPTIONS: tuple[Option, ...] = (
     # What a node may say in one message is bounded by the node.
     ("grpc.max_receive_message_length", -1),
@@ -33,6 +36,7 @@ def open_channel(
     credentials: grpc.ChannelCredentials | None,
     node: str,
     options: Sequence[Option] = (),
+    interceptors: Sequence[grpc.aio.ClientInterceptor] | None = None,
 ) -> grpc.aio.Channel:
     """Return a channel; nothing is connected yet.
 
@@ -41,12 +45,19 @@ def open_channel(
         credentials: certificates to show and to trust; None: the node speaks no TLS.
         node: its name; empty: it is not known, and the address must stand in its certificate.
         options: of gRPC.
+        interceptors: of each call.
     """
     import grpc.aio
 
     if credentials is None:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, credentials, options=[*options, *name_options(node)])
+        return grpc.aio.insecure_channel(address, options=options, interceptors=interceptors)
+    options = [*options, *name_options(node)]
+    return grpc.aio.secure_channel(address, credentials, options=options, interceptors=interceptors)
+
+
+def meant_for(cluster: str) -> tuple[tuple[str, bytes], ...]:
+    """Return the metadata of a call that is meant for a cluster; of none, where that is empty."""
+    return ((CLUSTER_KEY, cluster.encode()),) if cluster else ()
 
 
 def name_options(node: str) -> list[Option]:

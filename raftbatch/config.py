@@ -14,14 +14,12 @@ Relative paths are relative to the file, so that it works from every folder.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import PurePosixPath
+from dataclasses import dataclass, replace
 
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId, is_address, is_loopback, is_node_id
-from raftbatch.roles import NOBODY, Role, Roles
+from raftbatch.roles import ANYBODY, NOBODY, Role, Roles
+from raftbatch.tables import Table
 from raftbatch.world import Files
 
 FILE_BYTES_MAX = 1 << 20
@@ -50,93 +48,6 @@ COORDINATOR_TABLES = ("timing", "log", "storage", "transport", "server", *SCHEDU
 SCHEDULER, OPAQUE = "scheduler", "opaque"
 """What the nodes replicate: requests, or, to test and measure the log alone, entries of bytes that
 mean nothing. Chosen once, before the cluster is founded: neither can read the other's log."""
-
-
-class Table:
-    """One table of the file, and where it stands: what is wrong with it is said with both.
-
-    Args:
-        path: the file.
-        name: the table's, dotted; empty for the file's top.
-        values: what it holds.
-    """
-
-    def __init__(self, path: str, name: str, values: Mapping[str, object]) -> None:
-        self.path = path
-        self.name = name
-        self.values = values
-
-    def wrong(self, key: str, problem: str) -> InvalidRequest:
-        """Return the error to raise about a key; about the whole table where it is empty."""
-        place = ".".join(part for part in (self.name, key) if part)
-        return InvalidRequest(f"{self.path}: {place}{' ' if key else ': '}{problem}")
-
-    def check_known(self, known: Iterable[str]) -> None:
-        """Refuse keys that are not among these.
-
-        Raises:
-            InvalidRequest: there is one; the message names the nearest.
-        """
-        names = list(known)
-        for key in self.values:
-            if key not in names:
-                nearest = get_close_matches(key, names, 1, 0.0)[0]
-                raise self.wrong(key, f"is unknown: the nearest is {nearest}")
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """Return a string that is not empty.
-
-        Raises:
-            InvalidRequest: it is none, or is missing and has no default.
-        """
-        value = self.values.get(key, default)
-        if value is None:
-            raise self.wrong(key, "is missing")
-        if not isinstance(value, str) or not value:
-            raise self.wrong(key, f"is {value!r}, which is no text")
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Return true or false.
-
-        Raises:
-            InvalidRequest: it is neither.
-        """
-        value = self.values.get(key, default)
-        if not isinstance(value, bool):
-            raise self.wrong(key, f"is {value!r}, which is neither true nor false")
-        return value
-
-    def whole(self, key: str, default: int) -> int:
-        """Return a whole number; what it may be is the limits' own business.
-
-        Raises:
-            InvalidRequest: it is none.
-        """
-        value = self.values.get(key, default)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(key, f"is {value!r}, which is no whole number")
-        return value
-
-    def table(self, key: str) -> Table:
-        """Return a table within; an empty one where there is none.
-
-        Raises:
-            InvalidRequest: it is no table.
-        """
-        value = self.values.get(key, {})
-        if not isinstance(value, dict):
-            raise self.wrong(key, f"is {value!r}, which is no table")
-        return Table(self.path, f"{self.name}.{key}" if self.name else key, value)
-
-    def file(self, key: str, default: str | None = None) -> str:
-        """Return a path, made absolute by the file's own folder.
-
-        Raises:
-            InvalidRequest: it is none, or is missing.
-        """
-        folder = PurePosixPath(self.path).parent
-        return _normal(folder / self.text(key, default))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +79,7 @@ class Certificates:
 
     Attributes:
         ca: who signs all certificates of the cluster.
-        cert: the certificate, with those between it and `ca` behind it.
+        cert: the certificate, with those between it and `ca` behind it; empty: none is shown.
         key: its private key.
     """
 
@@ -191,6 +102,7 @@ class ClusterFile:
         rest: tables of the coordinator alone, not looked at yet.
         is_opaque: whether the entries mean nothing; see `OPAQUE`.
         roles: which certificates have a role by their names alone.
+        asks_clients: whether the client port asks for certificates, where it speaks TLS.
     """
 
     path: str
@@ -202,6 +114,29 @@ class ClusterFile:
     rest: dict[str, Table]
     is_opaque: bool = False
     roles: Roles = NOBODY
+    asks_clients: bool = True
+
+    def without_tls(self) -> ClusterFile:
+        """Return the same, as whoever has no certificates at hand may read it."""
+        return replace(self, is_secure=False)
+
+    def check_listening(self) -> None:
+        """Refuse ports that other machines reach and on which nobody says who it is.
+
+        Raises:
+            InvalidRequest: there is one, and the file does not say that the network is trusted.
+        """
+        if self.is_secure or self.is_insecure:
+            return
+        for node, addresses in self.nodes.items():
+            for key in _ADDRESSES:
+                address = getattr(addresses, key)
+                if address and not is_loopback(address):
+                    raise InvalidRequest(
+                        f"{self.path}: nodes.{node}.{key} is {address}, which other machines "
+                        "reach, but there is no [tls]: name certificates there, or, if the network "
+                        "is trusted, write insecure = true there, or start nodes with --insecure"
+                    )
 
     def node(self, name: str) -> NodeAddresses:
         """Return a node's addresses.
@@ -231,8 +166,7 @@ class ClusterFile:
         """
         if not self.is_secure:
             return None
-        keys = ("operator_cert", "operator_key")
-        return Certificates(self.tls.file("ca"), *(self.tls.file(key) for key in keys))
+        return self._shown("operator")
 
     def executor(self, name: str) -> Certificates | None:
         """Return the certificates of an executor; None without TLS.
@@ -242,9 +176,16 @@ class ClusterFile:
         """
         if not self.is_secure:
             return None
-        keys = ("executor_cert", "executor_key")
-        files = (self.tls.file(key).replace(EXECUTOR, name) for key in keys)
-        return Certificates(self.tls.file("ca"), *files)
+        found = self._shown("executor")
+        files = (each.replace(EXECUTOR, name) for each in (found.cert, found.key))
+        return Certificates(found.ca, *files)
+
+    def _shown(self, who: str) -> Certificates:
+        """Return what somebody shows to nodes: nothing, where nobody asks and none is named."""
+        keys = (f"{who}_cert", f"{who}_key")
+        if not self.asks_clients and keys[0] not in self.tls.values:
+            return Certificates(self.tls.file("ca"), "", "")
+        return Certificates(self.tls.file("ca"), *(self.tls.file(key) for key in keys))
 
 
 def load(files: Files, path: str) -> ClusterFile:
@@ -262,21 +203,26 @@ def load(files: Files, path: str) -> ClusterFile:
     if replica not in (SCHEDULER, OPAQUE):
         raise cluster.wrong("replica", f"is {replica!r}: it is {SCHEDULER!r} or {OPAQUE!r}")
     tls = top.table("tls")
-    tls.check_known((*TLS_FILES, "roles", "insecure"))
+    tls.check_known((*TLS_FILES, "roles", "insecure", "asks_clients"))
     is_insecure = tls.flag("insecure", default=False)
     is_secure = any(key != "insecure" for key in tls.values)
     if is_secure and is_insecure:
         raise tls.wrong("insecure", "is true, but certificates are named: choose one of them")
     if is_secure:
         _check_certificates(tls)
-    nodes = _nodes(top.table("nodes"), is_plain=not is_secure and not is_insecure)
+    nodes = _nodes(top.table("nodes"))
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")
     if len(name.encode()) > CLUSTER_NAME_BYTES_MAX or not name.isprintable():
         raise cluster.wrong("name", f"is no name: {CLUSTER_NAME_BYTES_MAX} printable bytes at most")
     is_opaque = replica == OPAQUE
     roles = _roles(tls.table("roles"))
-    return ClusterFile(path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque, roles)
+    asks_clients = tls.flag("asks_clients", default=True)
+    if is_secure and not asks_clients:
+        _check_nameless(tls.table("roles"), roles)
+    return ClusterFile(
+        path, name, nodes, is_secure, is_insecure, tls, rest, is_opaque, roles, asks_clients
+    )
 
 
 def _check_certificates(tls: Table) -> None:
@@ -298,7 +244,24 @@ def _roles(table: Table) -> Roles:
     return Roles(names)
 
 
-def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
+def _check_nameless(table: Table, roles: Roles) -> None:
+    """Refuse roles that nobody could have, where clients show no certificates."""
+    for role in (Role.CLIENT, Role.EXECUTOR, Role.OPERATOR):
+        if role.value in table.values and not roles.is_anybodys(role):
+            raise table.wrong(
+                role.value,
+                "names certificates, but tls.asks_clients is false, so nobody shows one: "
+                f'let everybody have the role, with {role.value} = ["{ANYBODY}"], or nobody',
+            )
+    if not roles.is_anybodys(Role.CLIENT):
+        raise table.wrong(
+            Role.CLIENT.value,
+            "is missing, and tls.asks_clients is false: nobody could ask for anything. "
+            f'Write client = ["{ANYBODY}"], whoever reaches the client port is one then',
+        )
+
+
+def _nodes(table: Table) -> dict[NodeId, NodeAddresses]:
     """Read all nodes, and hold them against each other."""
     nodes: dict[NodeId, NodeAddresses] = {}
     taken: dict[str, str] = {}
@@ -317,14 +280,6 @@ def _nodes(table: Table, is_plain: bool) -> dict[NodeId, NodeAddresses]:
                 raise of_node.wrong(key, f"is {address}, as {taken[address]} is already")
             if address:
                 taken[address] = f"{of_node.name}.{key}"
-        for key in _ADDRESSES:
-            address = getattr(found, key)
-            if is_plain and address and not is_loopback(address):
-                raise of_node.wrong(
-                    key,
-                    f"is {address}, which other machines reach, but there is no [tls]: name "
-                    "certificates there, or write insecure = true if the network is trusted",
-                )
     if not nodes:
         raise table.wrong("", "there is none: a cluster needs a node")
     return nodes
@@ -385,14 +340,3 @@ def _parse(path: str, data: bytes) -> dict[str, object]:
         return tomllib.loads(data.decode("utf-8"))
     except ValueError as error:  # of TOML, and of UTF-8
         raise InvalidRequest(f"{path}: {error}") from None
-
-
-def _normal(path: PurePosixPath) -> str:
-    """Return a path without `..` between its parts, as far as that is plain text."""
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and parts and parts[-1] not in ("..", "/"):
-            parts.pop()
-        else:
-            parts.append(part)
-    return str(PurePosixPath(*parts)) if parts else "."

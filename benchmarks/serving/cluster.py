@@ -4,19 +4,21 @@
         cluster.kill(cluster.leader())
 
 It is that of `cluster_configs/local-3.toml`, with another model beside its own. What lives
-here: that, processor time, memory. What must never live here: a measure, a client. Called by:
-`failover`, `speed`.
+here: that, processor time, memory, disk, descriptors. What must never live here: a measure, a
+client. Called by: `endurance`, `failover`, `speed`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from raftbatch.local import LocalCluster
+from raftbatch.local.toml import document
 
 _TEMPLATE = Path(__file__).parents[2] / "cluster_configs" / "local-3.toml"
 _PATIENCE_S = 60.0
@@ -35,11 +37,20 @@ class = "Echo"
 """
 
 
+Tables = Mapping[str, Mapping[str, int]]
+"""Settings in place of the template's, by table and key."""
+
+
 @contextmanager
-def running(directory: Path, executors: int = 1) -> Iterator[LocalCluster]:
+def running(
+    directory: Path, executors: int = 1, settings: Tables | None = None
+) -> Iterator[LocalCluster]:
     """Give a cluster that serves, below an empty directory; kill it at the end."""
     config = directory / "local-3.toml"
-    config.write_text(_TEMPLATE.read_text(encoding="utf-8") + _MODELS, encoding="utf-8")
+    values = tomllib.loads(_TEMPLATE.read_text(encoding="utf-8") + _MODELS)
+    for name, table in (settings or {}).items():
+        values.setdefault(name, {}).update(table)
+    config.write_text(document(values), encoding="utf-8")
     cluster = LocalCluster(directory / "cluster", config=config, executors=executors)
     try:
         cluster.start()
@@ -78,13 +89,57 @@ def cpu_s(cluster: LocalCluster) -> dict[str, float]:
     return found
 
 
+def part_of(name: str, leader: str) -> str:
+    """Return what a process is in the cluster; both followers are one."""
+    if name == leader:
+        return "leader"
+    if name.startswith("n"):
+        return "followers"
+    return "child" if name.endswith("child") else "executor"
+
+
 def memory_bytes(cluster: LocalCluster) -> dict[str, int]:
     """Return the resident memory of each process."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    alive = [name for name in (*cluster.nodes, *cluster.executors) if cluster.is_alive(name)]
+    return {name: resident_bytes(pid) for name, pid in _processes(cluster).items()}
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    return int(_read(f"/proc/{pid}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def files_open(cluster: LocalCluster) -> dict[str, int]:
+    """Return how many descriptors each process has open."""
+    return {name: len(os.listdir(f"/proc/{pid}/fd")) for name, pid in _processes(cluster).items()}
+
+
+def disk_bytes(cluster: LocalCluster) -> dict[str, int]:
+    """Return what each node has on the disk: its data directory, and what it has said."""
     return {
-        name: int(_read(f"/proc/{cluster.pid(name)}/statm").split()[1]) * page for name in alive
+        node: _taken(cluster.data_dir(node)) + cluster.log_file(node).stat().st_size
+        for node in cluster.nodes
     }
+
+
+def _taken(directory: Path) -> int:
+    """Return the blocks of all files, in bytes: a journal's are larger than their content."""
+    found = 0
+    for place, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):  # dropped meanwhile
+                found += os.stat(os.path.join(place, name)).st_blocks * 512
+    return found
+
+
+def _processes(cluster: LocalCluster) -> dict[str, int]:
+    """Return the numbers of all that run; `x1 child`: of x1's first."""
+    found: dict[str, int] = {}
+    for name in (*cluster.nodes, *cluster.executors):
+        if cluster.is_alive(name):
+            found[name] = pid = cluster.pid(name)
+            if name in cluster.executors:
+                found.update({f"{name} child": child for child in _children(pid)[:1]})
+    return found
 
 
 def _cpu_s(pid: int) -> float:

@@ -10,17 +10,18 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 
 from benchmarks.replication.yardsticks import round_trip_ms, sync_ms
-from benchmarks.serving.cluster import cpu_s, memory_bytes, running
+from benchmarks.serving.cluster import cpu_s, memory_bytes, part_of, running
 from benchmarks.serving.loop import run
 from benchmarks.serving.tables import Figures
+from benchmarks.serving.texts import TEXT_BYTES, text
 from raftbatch.client import AsyncClient
 from raftbatch.local import LocalCluster
 
-TEXT_BYTES = 1_536
 _WARM_S = 1.0  # before each measure: windows, buffers and the processor's caches fill
 
 
@@ -65,7 +66,7 @@ class _Load:
         self._client = client
         self._case = case
         self._is_warm = self._is_over = False
-        self._inputs = {"text": "x" * TEXT_BYTES}
+        self._numbers = count()
 
     async def run(self) -> None:
         """Send until `end` is called, and all are answered."""
@@ -84,8 +85,9 @@ class _Load:
         return sorted(found)
 
     async def _one_after_the_other(self) -> None:
-        infer, model, inputs = self._client.infer, self._case.model, self._inputs
+        infer, model, numbers = self._client.infer, self._case.model, self._numbers
         while not self._is_over:
+            inputs = {"text": text(next(numbers))}
             begun_ns = time.monotonic_ns()
             result = await infer(model, inputs)
             if self._is_warm:
@@ -110,20 +112,20 @@ async def _measured(cluster: LocalCluster, case: Case, seconds: float) -> Figure
         took_ns = load.end()
         spent = {"client": time.process_time() - own_s}
         for name, used_s in cpu_s(cluster).items():
-            part = _part(name, leader)
+            part = part_of(name, leader)
             spent[part] = spent.get(part, 0.0) + used_s - before[name]
         entries = await asyncio.to_thread(_entries, cluster, leader) - entries
         await running_load
-    count = len(took_ns)
+    answered = len(took_ns)
     return {
         "case": case.name,
-        "requests_per_second": count / took_s,
-        "p50_ms": took_ns[count // 2] / 1e6,
-        "p99_ms": took_ns[count * 99 // 100] / 1e6,
+        "requests_per_second": answered / took_s,
+        "p50_ms": took_ns[answered // 2] / 1e6,
+        "p99_ms": took_ns[answered * 99 // 100] / 1e6,
         "requests_per_batch": median(load.batches.values()),
-        "requests_per_entry": count / entries,
-        **{f"cpu_us_{part}": used_s / count * 1e6 for part, used_s in sorted(spent.items())},
-        "cpu_us": sum(spent.values()) / count * 1e6,
+        "requests_per_entry": answered / entries,
+        **{f"cpu_us_{part}": used_s / answered * 1e6 for part, used_s in sorted(spent.items())},
+        "cpu_us": sum(spent.values()) / answered * 1e6,
         "cores": sum(spent.values()) / took_s,
     }
 
@@ -131,15 +133,6 @@ async def _measured(cluster: LocalCluster, case: Case, seconds: float) -> Figure
 def _entries(cluster: LocalCluster, leader: str) -> int:
     """Return how many entries the leader has made."""
     return cluster.statuses()[leader].counters["leader_entries_total"]
-
-
-def _part(name: str, leader: str) -> str:
-    """Return what a process is in the cluster; both followers are one."""
-    if name == leader:
-        return "leader"
-    if name.startswith("n"):
-        return "followers"
-    return "child" if name.endswith("child") else "executor"
 
 
 def loads(directory: Path, seconds: float, rounds: int) -> list[Figures]:

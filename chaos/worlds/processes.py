@@ -51,6 +51,7 @@ _ASK_S = 1.0  # for a node to answer; one that is paused never does
 _JOIN_S = 120
 _DRAIN_S = 5
 _STOP_S = 15.0  # a node is gone `stop_ms_max` after the signal, 10 s, whatever hangs
+_PROGRAM = ("raftbatch.local.child",)
 _JOINED = '"event": "executor.joined"'
 
 Disks = Literal["none", "loop", "tmpfs"]
@@ -68,6 +69,7 @@ class ProcessWorld:
             can be cut, or a tmpfs each. The last two are in memory.
         disk_bytes: of each such disk.
         executors: how many.
+        program: the module that stands for the command `raftbatch`, and its first arguments.
 
     Attributes:
         directory: of it.
@@ -90,12 +92,14 @@ class ProcessWorld:
         disks: Disks = "none",
         disk_bytes: int = DISK_BYTES,
         executors: int = EXECUTORS,
+        program: Sequence[str] = _PROGRAM,
     ) -> None:
         self.directory = directory.absolute()
         self.fabric: Fabric | None = None
         self.disks: dict[str, Disk] = {}
         self.preloads: dict[str, Preload] = {}
         self._processes: dict[str, Started] = {}
+        self._program = tuple(program)
         self._gate = threading.RLock()
         self._never = threading.Event()
         values = configuration.parsed(config.read_text("utf-8"), str(config))
@@ -188,6 +192,10 @@ class ProcessWorld:
     def is_alive(self, name: str) -> bool:
         """Return whether a node or an executor was begun, and has not ended. Paused is alive."""
         return name in self._processes and self._processes[name].is_alive
+
+    def ending(self, name: str) -> str:
+        """Return how a process that was begun ended, and what it said last; empty: it has not."""
+        return self._processes[name].ending() if name in self._processes else ""
 
     # What can be done to processes.
 
@@ -346,7 +354,10 @@ class ProcessWorld:
         if name in self._processes:
             self._processes[name].release()
         self._processes[name] = Started(
-            arguments, self.log_file(name), self._enter(name), self._environment(name)
+            [*self._program, *arguments],
+            self.log_file(name),
+            self._enter(name),
+            self._environment(name),
         )
 
     def _enter(self, name: str) -> Callable[[Sequence[str]], Sequence[str]]:

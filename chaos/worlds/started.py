@@ -28,7 +28,7 @@ class Started:
     """See the module's docstring.
 
     Args:
-        arguments: of the command `raftbatch`.
+        arguments: of a Python that runs a module: `-m` is there already.
         log: to which all that it says is appended.
         enter: makes of its command one that runs where it belongs, as the same process.
         environment: all of it.
@@ -45,7 +45,7 @@ class Started:
         with log.open("ab") as said:
             self._begin = said.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
-                enter([sys.executable, "-m", "raftbatch.local.child", *arguments]),
+                enter([sys.executable, "-m", *arguments]),
                 cwd=_ROOT,
                 env=dict(environment),
                 stdin=subprocess.PIPE,

@@ -43,6 +43,7 @@ from raftbatch.ids import NodeId, is_node_id
 from raftbatch.world import World
 
 _JOBS_MAX = 2  # one that writes, and one that waits at the thread for that to end
+_ENTRY, _CONFIG = Kind.ENTRY, Kind.CONFIG  # each append looks one up
 
 
 class Journal:
@@ -181,9 +182,11 @@ class Journal:
         newest = self._terms.newest
         if not newest <= term <= NUMBER_MAX:
             raise Invariant(f"an entry of term {term} after one of term {newest}")
-        index = self.last_index + 1
-        lsn = self._add(Kind.CONFIG if is_config else Kind.ENTRY, term, index, data)
-        self.last_index = index
+        if self.failure:
+            raise self.failure
+        self.lsn, self.last_index = lsn, index = self.lsn + 1, self.last_index + 1
+        self.pending_bytes += record_bytes(size)
+        self._waiting.append(Operation(_CONFIG if is_config else _ENTRY, lsn, term, index, data))
         if term != newest:
             self._terms.append(index, term)
         entry = Entry(index, term, data, is_config)
@@ -255,11 +258,7 @@ class Journal:
         return lsn
 
     def compact(self, index: int) -> None:
-        """Let go of whole segments that hold nothing above `index`, which a snapshot replaces.
-
-        Raises:
-            Fatal: the journal has ended.
-        """
+        """Let go of whole segments that hold nothing above `index`; raise Fatal if it has ended."""
         boundary = self._index.boundary(index)
         if boundary > self._dropping:
             self._dropping = boundary

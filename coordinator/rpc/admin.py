@@ -140,7 +140,9 @@ class AdminService:
 
         async def transfer() -> admin_pb2.TransferReply:
             found = await self._node.transfer(_node(heir) if heir else None)
-            return admin_pb2.TransferReply(node_id=found)
+            # A leader hands over to others alone.
+            led_already = found == self._node.config.node_id
+            return admin_pb2.TransferReply(node_id=found, led_already=led_already)
 
         return await self._answered(context, transfer)
 

@@ -36,6 +36,7 @@ from coordinator.replica import Replica
 from coordinator.rpc.guard import Bounds, Guard
 from coordinator.rpc.metrics import NodeMetrics
 from raftbatch.errors import CannotStart
+from raftbatch.ids import is_loopback
 from raftbatch.world import TLS, Listener, Worker, World
 
 _LOG = logging.getLogger(__name__)
@@ -74,13 +75,23 @@ class HttpPort:
         """Begin to serve.
 
         Raises:
-            CannotStart: the port is in use, or not ours.
+            CannotStart: the port is in use or not ours, or would be open to all.
         """
-        limits = self._node.config.server
+        config = self._node.config
+        listen = config.addresses.http_listen
+        if self._tls is None and not config.cluster.is_insecure and not is_loopback(listen):
+            raise CannotStart(
+                f"{listen} can be reached from other machines, and without TLS whoever reaches it "
+                "is answered: configure certificates, or listen on 127.0.0.1, or say with "
+                "--insecure that the network is trusted"
+            )
+        limits = config.server
         lifetime_s = limits.http_request_ms_max / 1000
-        server = web.Server(
-            self._answer,
-            access_log=None,
+        make = partial(
+            _Connection,
+            web.Server(self._answer),
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # aiohttp takes it, and logs nothing
             logger=_Faults(__name__),
             keepalive_timeout=2 * lifetime_s,  # the guard is quicker
             lingering_time=0,
@@ -91,8 +102,7 @@ class HttpPort:
             tcp_keepalive=False,
         )
         bounds = Bounds(limits.http_connections_max, lifetime_s, limits.http_request_bytes_max)
-        self._guard = Guard(server, bounds)
-        listen = self._node.config.addresses.http_listen
+        self._guard = Guard(make, bounds)
         try:
             self._listener = await self._world.network.serve(listen, self._guard, self._tls)
         except OSError as error:
@@ -137,10 +147,7 @@ class HttpPort:
             response.headers["Allow"] = ", ".join(_METHODS)
         else:
             response = await answer(request)
-        response.headers["Cache-Control"] = "no-store"
-        response.headers["Server"] = "raftbatch"
-        response.force_close()  # a connection serves one request
-        return response
+        return _last(response)
 
     async def _exposed(self, request: web.BaseRequest) -> web.Response:
         accept = request.headers.get("Accept", "")
@@ -193,6 +200,30 @@ class HttpPort:
         return found | said | {"leader": log.leader, "applied": log.applied, "commit": log.commit}
 
 
+class _Connection(web.RequestHandler):
+    """aiohttp's, but for what it says of requests that it cannot read, and of faults."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return what is answered; what is wrong in detail is news to nobody but our log."""
+        super().handle_error(request, status, exc, message)
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            text = "this node failed to answer, and its log says why"
+        else:
+            text = (
+                "the request cannot be read: it is no HTTP, or a line of it is too long, or there "
+                "are too many of them"
+            )
+        return _last(_refused(HTTPStatus(status), text))
+
+
 class _Faults(logging.Logger):
     """What aiohttp says: what clients sent is not worth a line, a fault of ours is."""
 
@@ -203,6 +234,14 @@ class _Faults(logging.Logger):
     def exception(self, msg: object, *args: object, exc_info: Any = True, **_: Any) -> None:
         if not isinstance(exc_info, HttpProcessingError):
             _LOG.error(msg, *args, exc_info=exc_info)
+
+
+def _last(response: web.Response) -> web.Response:
+    """Return an answer as each leaves; a connection serves one request."""
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Server"] = "raftbatch"
+    response.force_close()
+    return response
 
 
 def _refused(status: HTTPStatus, message: str) -> web.Response:

@@ -18,8 +18,10 @@ from coordinator.rpc.admin import AdminService
 from coordinator.rpc.dispatch import DispatchService
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.gateway import GatewayService
+from coordinator.rpc.gone import Gone
 from coordinator.rpc.legible import Legible
 from coordinator.rpc.log import LogService
+from coordinator.rpc.meant import Meant
 from coordinator.rpc.onward import open_stream
 from coordinator.rpc.rights import Rights
 from raftbatch.errors import CannotStart
@@ -64,6 +66,9 @@ class ClientPort:
                 ("grpc.max_send_message_length", limits.message_bytes_max),
                 ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
                 ("grpc.max_allowed_incoming_connections", limits.connections_max),
+                # A certificate is looked at as a connection begins, so none goes on for ever.
+                ("grpc.max_connection_age_ms", limits.connection_age_ms_max),
+                ("grpc.max_connection_age_grace_ms", limits.connection_grace_ms_max),
                 # Whoever says nothing keeps no descriptor.
                 ("grpc.server_handshake_timeout_ms", 3_000),
                 # A client that is gone without a word is noticed.
@@ -72,7 +77,12 @@ class ClientPort:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
             maximum_concurrent_rpcs=limits.calls_max,
-            interceptors=[Legible(node), *([Rights(node)] if credentials is not None else ())],
+            interceptors=[
+                Gone(node),  # around all others, which may be the ones that find nobody there
+                Meant(node),
+                Legible(node),
+                *([Rights(node)] if credentials is not None else ()),
+            ],
         )
         if self._config.cluster.is_opaque:
             add_LogServicer_to_server(LogService(node, limits), self._server)
@@ -92,7 +102,8 @@ class ClientPort:
         if is_plain and not is_loopback(listen):
             raise CannotStart(
                 f"{listen} can be reached from other machines, and without TLS whoever reaches it "
-                "may do anything: configure certificates, or listen on 127.0.0.1"
+                "may do anything: configure certificates, or listen on 127.0.0.1, or say with "
+                "--insecure that the network is trusted"
             )
         try:
             if self._credentials is None:
@@ -112,15 +123,18 @@ class ClientPort:
         await self._forwarder.close()
 
 
-def credentials(ca: bytes, certificate: bytes, key: bytes) -> Credentials:
-    """Return certificates for the client port, where clients must show one of the same authority.
+def credentials(
+    ca: bytes, certificate: bytes, key: bytes, *, asks_clients: bool = True
+) -> Credentials:
+    """Return certificates for the client port.
 
     Args:
         ca: the authority's certificate, in PEM.
         certificate: this node's, with those between it and the authority's.
         key: its private key.
+        asks_clients: whether clients must show one of the same authority; else nobody is asked.
     """
     server = grpc.ssl_server_credentials(
-        [(key, certificate)], root_certificates=ca, require_client_auth=True
+        [(key, certificate)], root_certificates=ca, require_client_auth=asks_clients
     )
     return Credentials(server, grpc.ssl_channel_credentials(ca, key, certificate))

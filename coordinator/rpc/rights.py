@@ -18,7 +18,7 @@ One thread: the loop's. Source: docs/adr/0008-roles.md.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -27,12 +27,12 @@ import grpc.aio
 from coordinator.core.batches import is_current
 from coordinator.node import Node
 from coordinator.replica import Replica
+from coordinator.rpc.callers import Context, certificate
 from coordinator.rpc.errors import abort
 from raftbatch.errors import NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.roles import Role, lacking
 from raftbatch.v1 import dispatch_pb2
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Details = grpc.HandlerCallDetails
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Rights(grpc.aio.ServerInterceptor):
         Raises:
             PermissionDenied, NoLeader: definite.
         """
-        name, uris = _certificate(context)
+        name, uris = certificate(context)
         roles = self._node.access.roles(name, uris)
         if roles.isdisjoint(needed):
             raise PermissionDenied(lacking(name, roles, needed, method))
@@ -130,14 +130,6 @@ class Rights(grpc.aio.ServerInterceptor):
             yield batch.executor
 
 
-def _certificate(context: Context) -> tuple[str | None, list[str]]:
-    """Return the common name and the URIs of the certificate that the caller has shown."""
-    found = context.auth_context()
-    names = [each.decode(errors="replace") for each in found.get("x509_common_name", ())]
-    uris = [each.decode(errors="replace") for each in found.get("peer_uri", ())]
-    return names[0] if len(names) == 1 else None, uris
-
-
 def guarded(
     handler: Handler, check: Callable[[object, Context], Awaitable[None]], read: Any
 ) -> Handler:
@@ -148,29 +140,37 @@ def guarded(
         check: aborts what is not to be served; told the message, or a stream's messages.
         read: makes a message of bytes.
     """
+
+    async def checked(serve: Any, request: object, context: Context) -> Any:
+        await check(request, context)
+        return await serve(request, context)
+
+    return alike(handler, checked, read)
+
+
+def alike(
+    handler: Handler, around: Callable[[Any, object, Context], Awaitable[Any]], read: Any
+) -> Handler:
+    """Return a handler of the same kind, with something done before and after.
+
+    Args:
+        handler: which; what it streams it writes itself.
+        around: calls what serves; told that, the message or a stream's messages, the context.
+        read: makes a message of bytes.
+    """
     serve: Any = (  # which of the four it is, the two flags say
         handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
     )
-    served: Any
-    if inspect.isasyncgenfunction(serve):
+    assert not inspect.isasyncgenfunction(serve), "what it yields is written out of our reach"
 
-        async def guarded_stream(request: object, context: Context) -> AsyncIterator[Any]:
-            await check(request, context)
-            async for each in serve(request, context):
-                yield each
+    async def served(request: object, context: Context) -> Any:
+        return await around(serve, request, context)
 
-        served = guarded_stream
-    else:
-
-        async def guarded_call(request: object, context: Context) -> Any:
-            await check(request, context)
-            return await serve(request, context)
-
-        served = guarded_call
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[bool(handler.request_streaming), bool(handler.response_streaming)]
-    return make(served, read, handler.response_serializer)
+    made: Handler = make(served, read, handler.response_serializer)
+    return made

@@ -192,12 +192,18 @@ class Machine:
             self._fail(held, outcome)
         else:
             self._fail(held, Failure("bad_output", "not one answer for each request came"))
+        if isinstance(outcome, Failure) and outcome.is_lasting:
+            kill = self._kill(instance, f"its batch broke it: {outcome.message}")
+            return [kill, *self._starts(now_ns)]
         return list(self._starts(now_ns))
 
     def overdue(self, number: int, run: int) -> list[Action]:
         """Take in that a run takes longer than its model may."""
         instance = self.instances[number]
         held = instance.held
+        if instance.run == run and instance.at is At.WARMING:
+            self._probe = Probe.NONE
+            return [self._kill(instance, "its warm-up ran for too long")]
         if instance.run != run or instance.at is not At.RUNNING or held is None:
             return []
         held.stage, held.after = Stage.STOPPING, After.LAPSE
@@ -244,6 +250,8 @@ class Machine:
             del held.reports[0]
         elif verdict is Verdict.STALE:
             held.reports.clear()
+        elif verdict is Verdict.TOO_LARGE and due.report.HasField("complete"):
+            held.reports[:1] = reports.smaller(due.report, why)
         elif due.report.HasField("complete"):
             failed = pb.LAPSE_REASON_FAILED
             held.reports = [reports.lapse(held, failed, pb.RAN_YES, "report_rejected", why)]

@@ -14,6 +14,8 @@ from raftbatch.v1 import dispatch_pb2 as pb
 PART_BYTES = 8 << 20
 """What the results of one report hold at most, unless they are one request's."""
 
+RESULT_TOO_LARGE = "result_too_large"
+
 _TEXT_LENGTH_MAX = 1000
 """Of what is said of a failure: nobody reads more, and each replica keeps it."""
 
@@ -66,6 +68,68 @@ def completes(
         reports.append(pb.Report(complete=complete))
     reports[-1].complete.last = True
     return reports
+
+
+def smaller(report: pb.Report, why: str) -> list[pb.Report]:
+    """Return a report of outcomes, which is more than may travel, as two; or without a result.
+
+    Args:
+        report: of a batch, or of a part of it.
+        why: what was said of its size.
+    """
+    whole = report.complete
+    count = len(whole.numbers)
+    failed = {each.number: each for each in whole.failures}
+    if count < 2:
+        size = sum(map(len, whole.results))
+        said = cut(f"the result has {size} bytes, more than may travel: {why}")
+        told = [failed.get(number) for number in whole.numbers]
+        failures = [
+            each or pb.Failure(number=number, code=RESULT_TOO_LARGE, message=said)
+            for number, each in zip(whole.numbers, told, strict=True)
+        ]
+        return [_part(whole, 0, count, [b""] * count, failures, last=whole.last)]
+    middle = count // 2
+    return [
+        _part(
+            whole,
+            begin,
+            end,
+            whole.results[begin:end],
+            [failed[number] for number in whole.numbers[begin:end] if number in failed],
+            last=whole.last and end == count,
+        )
+        for begin, end in ((0, middle), (middle, count))
+    ]
+
+
+def _part(
+    whole: pb.Complete,
+    begin: int,
+    end: int,
+    results: Sequence[bytes],
+    failures: Sequence[pb.Failure],
+    *,
+    last: bool,
+) -> pb.Report:
+    part = pb.Complete(
+        batch=whole.batch,
+        attempt=whole.attempt,
+        fence=whole.fence,
+        executor=whole.executor,
+        incarnation=whole.incarnation,
+        last=last,
+        queue_ns=whole.queue_ns,
+        compute_input_ns=whole.compute_input_ns,
+        infer_ns=whole.infer_ns,
+        output_ns=whole.output_ns,
+        padded=whole.padded,
+        fingerprint=whole.fingerprint,
+        numbers=whole.numbers[begin:end],
+        results=results,
+        failures=failures,
+    )
+    return pb.Report(complete=part)
 
 
 def _parts(told: list[tuple[int, Answer]], part_bytes: int) -> Iterator[list[tuple[int, Answer]]]:

@@ -131,10 +131,12 @@ class Failure:
     Attributes:
         code: a slug.
         message: for people.
+        is_lasting: whether the process that ran it can be trusted with nothing more.
     """
 
     code: str
     message: str
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,8 @@ class Verdict(Enum):
     TAKEN = 1
     STALE = 2
     """The attempt is over: nothing more is said of it."""
+    TOO_LARGE = 4
+    """It is more than may travel, and is to be told in parts."""
     REJECTED = 3
     """It can never be taken as it is."""
 

@@ -23,7 +23,7 @@ from raftbatch.handshakes import explain
 from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
-    from grpc.aio import Channel
+    from grpc.aio import Channel, ClientInterceptor
 
     from raftbatch.v1.admin_pb2_grpc import AdminStub
 
@@ -79,11 +79,13 @@ class Cluster:
         targets: in the order in which to ask them.
         known: all that the configuration file names.
         certificates: the operator's; None without TLS.
+        name: of the cluster, as the file has it; empty: no file does.
     """
 
     targets: tuple[Target, ...]
     known: tuple[Target, ...] = ()
     certificates: Certificates | None = None
+    name: str = ""
 
     def at(self, address: str) -> Target:
         """Return who is at an address."""
@@ -126,7 +128,7 @@ def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
     known = tuple(Target(each.client, node) for node, each in found.nodes.items())
     cluster = Cluster(known, known, certificates)
     chosen = tuple(cluster.at(each) for each in addresses)
-    return Cluster(chosen or known, known, certificates)
+    return Cluster(chosen or known, known, certificates, found.name)
 
 
 def check_address(text: str) -> None:
@@ -293,8 +295,33 @@ def _channel(cluster: Cluster, target: Target) -> Channel:
     credentials = None
     if cluster.certificates is not None:
         ca, cert, key = pems(cluster.certificates)
-        credentials = grpc.ssl_channel_credentials(ca, key, cert)
-    return open_channel(target.address, credentials, target.node)
+        credentials = grpc.ssl_channel_credentials(ca, key or None, cert or None)
+    return open_channel(
+        target.address, credentials, target.node, interceptors=_naming(cluster.name)
+    )
+
+
+def _naming(name: str) -> list[ClientInterceptor]:
+    """Return what has each call say which cluster it is meant for."""
+    import grpc.aio
+
+    from raftbatch.channels import meant_for
+
+    if not name:
+        return []
+
+    async def named(continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(details._replace(metadata=meant_for(name)), request)
+
+    class Calls(grpc.aio.UnaryUnaryClientInterceptor):
+        async def intercept_unary_unary(self, *call: Any) -> Any:
+            return await named(*call)
+
+    class Streams(grpc.aio.UnaryStreamClientInterceptor):
+        async def intercept_unary_stream(self, *call: Any) -> Any:
+            return await named(*call)
+
+    return [Calls(), Streams()]
 
 
 def _of_rpc(target: Target, error: Any) -> CallFailed:
@@ -310,11 +337,9 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
 
 def pems(certificates: Certificates) -> tuple[bytes, bytes, bytes]:
     """Return authority, certificate and key; ends the command where they are no use."""
-    from raftbatch.realworld.tls import load_tls, read_pem
+    from raftbatch.realworld.tls import read_shown
 
     try:
-        load_tls(certificates.ca, certificates.cert, certificates.key, is_client=True)
-        ca, cert, key = map(read_pem, (certificates.ca, certificates.cert, certificates.key))
+        return read_shown(certificates)
     except CannotStart as error:
         raise usage(str(error)) from None
-    return ca, cert, key

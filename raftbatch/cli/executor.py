@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from raftbatch.cli.text import printable
-from raftbatch.config import Certificates
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -56,6 +55,8 @@ def executor(
     from raftbatch.realworld.process import quiet_grpc
 
     quiet_grpc()
+    import grpc
+
     from executor.children import RealChildren, cpus
     from executor.config import executor_config
     from executor.server import ExecutorServer
@@ -63,6 +64,7 @@ def executor(
     from raftbatch.config import load
     from raftbatch.errors import Fatal, InvalidRequest
     from raftbatch.realworld import RealProcess, RealWorld
+    from raftbatch.realworld.tls import read_shown
 
     process, world = RealProcess(), RealWorld()
     try:
@@ -72,22 +74,13 @@ def executor(
     told = replace(told, join_s=join, drain_s=drain)
     logs.begin(sys.stderr)
     try:
+        credentials = None
         if told.certificates is not None:
-            _check_certificate(told.certificates)
-        process.run(ExecutorServer(world, process, told, RealChildren()).run())
+            ca, cert, key = read_shown(told.certificates)
+            credentials = grpc.ssl_channel_credentials(ca, key or None, cert or None)
+        process.run(ExecutorServer(world, process, told, RealChildren(), credentials).run())
     except Fatal as error:
         raise _failed(str(error), _EXIT_FAILED) from None
-
-
-def _check_certificate(certificates: Certificates) -> None:
-    """Try what will be shown to the nodes: they would say no more than that they end the call.
-
-    Raises:
-        CannotStart: it is no use; the text says why, and what to do.
-    """
-    from raftbatch.realworld.tls import load_tls
-
-    load_tls(certificates.ca, certificates.cert, certificates.key, is_client=True)
 
 
 def _failed(message: str, status: int) -> typer.Exit:

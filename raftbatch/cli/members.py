@@ -192,7 +192,8 @@ def transfer(
         return await stub.Transfer(admin_pb2.TransferRequest(node_id=node), timeout=left_s)
 
     reply = run(ask_leader(cluster_of(config, address or []), call, timeout_s))
-    _done(as_json, f"{reply.node_id} leads", {"leader": reply.node_id})
+    told = f"{reply.node_id} leads already" if reply.led_already else f"{reply.node_id} leads"
+    _done(as_json, told, {"leader": reply.node_id, "led_already": reply.led_already})
 
 
 async def _best(cluster: Cluster, timeout_s: float) -> StatusReply:

@@ -6,9 +6,8 @@ What lives here: what is tried, and how it is shown. What must never live here: 
 
 from __future__ import annotations
 
+import asyncio
 import json
-import sys
-from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +29,8 @@ Try a model: load it, and run it on sample input, made of what it declares.
 WHAT is a Python file with a model's class, also as FILE:CLASS. With --config it is the name of a
 model of that file; without WHAT all its models are tried that executors run. Batches are of one
 row, a few and --rows, and of each length that has a bucket; what comes back is held against what
-is declared. The model runs in this process, and what it prints goes to standard error.
+is declared. It runs in a process of its own, which it may end; what it prints goes to standard
+error.
 
 Below that stands what serves it, as a cluster's file has it; --toml prints that alone:
 
@@ -72,22 +72,18 @@ def check(
     if as_toml and (config or as_json):
         raise usage("--toml is for a file with a model's class, and without --json")
     try:
-        from executor.checking import check as checked
+        from executor.trying import tried
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
         raise usage("models need numpy, which is not installed: pip install numpy") from None
-    from raftbatch.realworld import RealClock, RealFiles
-
-    files = RealFiles()
     try:
         loads = _of_config(config, what) if config else [(_of_file(what), rows)]
     except InvalidRequest as error:
         raise usage(error.message) from None
-    found = []
-    for load, rows_max in loads:
-        with redirect_stdout(sys.stderr):
-            found.append(checked(files, RealClock(), load, min(rows_max, _ROWS_MAX)))
+    found = [
+        asyncio.run(tried(load, min(rows_max, _ROWS_MAX), _pass_on)) for load, rows_max in loads
+    ]
     toml = "" if config or found[0].problems else _toml(what, found[0], rows)
     if as_json:
         typer.echo(json.dumps({"models": [as_object(each) for each in found], "toml": toml}))
@@ -144,10 +140,11 @@ def _of_config(path: str, name: str) -> list[tuple[Load, int]]:
 
     from executor.children import cpus
     from executor.config import executor_config
-    from raftbatch.config import ClusterFile, Table, load
+    from raftbatch.config import ClusterFile, load
     from raftbatch.local import configuration
     from raftbatch.realworld import RealFiles
     from raftbatch.settings import Model
+    from raftbatch.tables import Table
 
     place = str(Path(path).absolute())
     try:
@@ -183,6 +180,10 @@ def _toml(what: str, found: Checked, rows: int) -> str:
         "executor": {"file": file, "class": found.class_name},
     }
     return toml.document({"models": {found.name: table}})
+
+
+def _pass_on(said: str) -> None:
+    typer.echo(said, err=True, nl=False)
 
 
 def _complain(line: str, _style: str) -> None:

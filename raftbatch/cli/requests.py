@@ -269,7 +269,7 @@ def _options(cluster: Cluster, patience_s: float, forward: bool) -> ClientOption
     if cluster.certificates is not None:
         names = {each.address: each.node for each in cluster.known}
         tls = TLS(*pems(cluster.certificates), names)
-    return ClientOptions(patience_s=patience_s, tls=tls, forward=forward)
+    return ClientOptions(patience_s=patience_s, tls=tls, forward=forward, cluster=cluster.name)
 
 
 def _ended(call: Callable[[], T]) -> T:

@@ -6,7 +6,7 @@ Imports of `coordinator` are inside the function: no other command needs them.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ disk. On a directory that is not empty both do nothing, and may stay where they 
 SIGTERM, SIGINT and SIGHUP stop it: a leader hands over first. A second one ends it at once. A
 hangup that was ignored when it was started, as by nohup, stays ignored.
 
+Without certificates in the file it listens on loopback alone. --insecure says that the network is
+trusted as it is: whoever reaches a port may do anything there.
+
 Exit status: 0 stopped as it was told, 1 it could not start or had to stop, and standard error
 says why, 2 wrong usage or a wrong configuration file.
 """
@@ -45,41 +48,35 @@ def serve(
     join: Annotated[
         bool, typer.Option("--join", help="Join a cluster that runs, if the directory is empty.")
     ] = False,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Listen where other machines reach it, though there is no [tls]."
+        ),
+    ] = False,
 ) -> None:
     """Run it, and exit with what came of it; see `HELP`."""
     from raftbatch.realworld.process import quiet_grpc
 
     quiet_grpc()
     from coordinator.config import load_node
-    from coordinator.rpc.port import credentials
     from coordinator.server import Server
     from coordinator.starting import Mode
     from raftbatch import logs
-    from raftbatch.errors import CannotStart, Fatal, InvalidRequest
+    from raftbatch.errors import Fatal, InvalidRequest
     from raftbatch.realworld import RealProcess, RealWorld
-    from raftbatch.realworld.tls import load_tls, read_pem
 
     if bootstrap and join:
         raise typer.BadParameter("give --bootstrap or --join, not both")
     process, world = RealProcess(), RealWorld()
     try:
-        told = load_node(world.files, config, node)
+        told = load_node(world.files, config, node, is_insecure=insecure)
     except InvalidRequest as error:
         raise _failed(error.message, _EXIT_USAGE) from None
     logs.begin(sys.stderr)
     mode = Mode.BOOTSTRAP if bootstrap else Mode.JOIN if join else Mode.NEITHER
     try:
-        certificates = told.certificates
-        tls, for_clients = None, None
-        if certificates is not None:
-            tls = load_tls(certificates.ca, certificates.cert, certificates.key)
-            if tls.name != node:
-                raise CannotStart(
-                    f"the certificate in {certificates.cert} names {tls.name or 'nobody'}, but "
-                    f"this node is {node}: give it a certificate whose common name is {node}"
-                )
-            parts = (certificates.ca, certificates.cert, certificates.key)
-            for_clients = credentials(*map(read_pem, parts))
+        tls, for_clients = _certificates(told)
 
         async def run() -> None:
             await Server(world, process, told, mode, tls, for_clients).run()
@@ -87,6 +84,23 @@ def serve(
         process.run(run())
     except Fatal as error:
         raise _failed(str(error), _EXIT_FAILED) from None
+
+
+def _certificates(told: Any) -> tuple[Any, Any]:
+    """Return what the node shows on its peer port and HTTP port, and on its client port.
+
+    Raises:
+        CannotStart: a certificate is no use, or another node's.
+    """
+    from coordinator.rpc.port import credentials
+    from raftbatch.realworld.tls import load_own, read_pem
+
+    found = told.certificates
+    if found is None:
+        return None, None
+    tls = load_own(found, told.node_id)
+    pems = map(read_pem, (found.ca, found.cert, found.key))
+    return tls, credentials(*pems, asks_clients=told.cluster.asks_clients)
 
 
 def _failed(message: str, status: int) -> typer.Exit:

@@ -62,7 +62,12 @@ class AsyncClient:
         if isinstance(addresses, str):
             addresses = [each.strip() for each in addresses.split(",") if each.strip()]
         self._options = options or ClientOptions()
-        self._nodes = Nodes(addresses, self._options.tls, forward=self._options.forward)
+        self._nodes = Nodes(
+            addresses,
+            self._options.tls,
+            forward=self._options.forward,
+            cluster=self._options.cluster,
+        )
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = process_id()

@@ -9,20 +9,22 @@ never lost. A link that leads no more is kept until it owes nothing. What breaks
 answers owed is asked for on the next link.
 
 What lives here: whom to ask, and what an error means. What must never live here: gRPC
-(`link`), inputs and results. Called by: `aio`. One event loop; one task while it looks for
-the leader.
+(`link`), the search for the leader (`finding`), inputs and results. Called by: `aio`. One event
+loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from raftbatch.client.asks import Ask, Ready, end_wait, pause_s
+from raftbatch.client.asks import Ask, Ready, pause_s
 from raftbatch.client.background import RETRIED, Background
 from raftbatch.client.deadlines import Deadlines
+from raftbatch.client.finding import Finder
+from raftbatch.client.later import Later
 from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
@@ -53,11 +55,10 @@ class Engine:
         self._number = 0
         self._link: Link | None = None  # where new requests go
         self._links: dict[Link, None] = {}  # all that are open
-        self._finding: asyncio.Task[None] | None = None
+        self._finder = Finder(self, nodes, options.connect_timeout_s)
         self._ending: dict[asyncio.Task[None], None] = {}
         self._deadlines = Deadlines(self._late)
-        self._timers: dict[asyncio.TimerHandle, Callable[[], None]] = {}
-        self._waiters: list[asyncio.Future[None]] = []  # for a link
+        self._timers = Later()
         self._is_closed = False
         self._is_over = False
 
@@ -107,9 +108,7 @@ class Engine:
 
     async def pause(self, duration_s: float) -> None:
         """Wait for so long, or until the client is closed."""
-        over: asyncio.Future[None] = self._loop.create_future()
-        self._call_later(duration_s, partial(end_wait, over))
-        await over
+        await self._timers.pause(duration_s)
 
     async def cancel(self, request_id: str) -> bool:
         """Cancel a request; return whether it is, or had an outcome before.
@@ -136,10 +135,7 @@ class Engine:
         try:
             async with asyncio.timeout(limit_s):
                 while (link := self._link) is None:
-                    self._find()
-                    found = self.future()
-                    self._waiters.append(found)
-                    await found
+                    await self._finder.found()
                     self._check_open()
                     if not self._nodes.has_met:
                         raise self._nodes.nobody()
@@ -153,10 +149,7 @@ class Engine:
             return
         self._is_closed = True
         closed = "the client was closed meanwhile"
-        timers, self._timers = self._timers, {}
-        for timer, call in timers.items():
-            timer.cancel()
-            call()  # what was to be asked for later is ready now, and ends with the rest
+        self._timers.now()  # what was to be asked for later is ready now, and ends with the rest
         sent = [ask for link in self._links for ask in link.asks.values()]
         for ask in [*self._ready.take(), *sent]:
             ask.fail(OutcomeUnknown(f"{closed}: ask again with the same request id"))
@@ -169,9 +162,7 @@ class Engine:
         self._is_over = True
         self._background.close()
         self._deadlines.close()
-        if self._finding is not None:
-            self._finding.cancel()
-            await asyncio.gather(self._finding, return_exceptions=True)
+        await self._finder.close()
         self._link = None
         for link in list(self._links):
             self._end(link)
@@ -277,6 +268,13 @@ class Engine:
         else:
             self._again(asks)
 
+    def doubted(self, link: Link) -> None:
+        """Ask the others who leads, while the leader is silent, or knows of none itself."""
+        if link is self._link:
+            self._finder.find_beside(link)
+        elif self._link is not None:
+            self._leave(link)
+
     def learned(self, reply: pb.NodesReply) -> None:
         """Take in who the nodes are."""
         self._nodes.learned(reply)
@@ -331,15 +329,7 @@ class Engine:
         for ask in asks:
             ask.link = None
         attempts = max((ask.attempts for ask in asks), default=1) or 1
-        self._call_later(pause_s(attempts, error.retry_after_ms), partial(self._again, asks))
-
-    def _call_later(self, delay_s: float, call: Callable[[], None]) -> None:
-        def run() -> None:
-            self._timers.pop(timer, None)
-            call()
-
-        timer = self._loop.call_later(delay_s, run)
-        self._timers[timer] = call
+        self._timers.call(pause_s(attempts, error.retry_after_ms), partial(self._again, asks))
 
     # Links.
 
@@ -351,43 +341,34 @@ class Engine:
             self._find()
 
     def _find(self) -> None:
-        if self._finding is None and not self._is_over:
-            self._finding = self._loop.create_task(self._search())
-            self._finding.add_done_callback(self._found)
+        if not self._is_over:
+            self._finder.find()
 
-    def _found(self, task: asyncio.Task[None]) -> None:
-        self._finding = None
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            end_wait(each)
-        if not task.cancelled():
-            task.result()  # else what nobody meant would be lost
+    def has_link(self) -> bool:
+        """Return whether it is known where what is ready goes."""
+        return self._link is not None
 
-    async def _search(self) -> None:
-        """Look for the leader until one is found: for ever, once any node has answered."""
-        began = self._loop.time()
-        attempts = 0
-        while True:
-            link = await self._nodes.find(self)
-            if link is not None:
-                self._links[link] = None
-                self._link = link
-                link.start()
-                return
-            if self._nodes.has_met and not self._has_work():
-                return
-            attempts += 1
-            is_late = self._loop.time() - began >= self._options.connect_timeout_s
-            if not self._nodes.has_met and (is_late or self._nodes.is_denied):
-                error = self._nodes.nobody()
-                for ask in self._ready.take():
-                    ask.fail(error)
-                self._background.give_up(error)
-                return
-            await self.pause(pause_s(attempts))
+    def turn_to(self, link: Link) -> None:
+        """Send what is ready there from now on; and ask there for what others owe in vain."""
+        self._links[link] = None
+        self._link = link
+        link.start()
+        for old in list(self._links):
+            if old is not link and old.is_doubted:
+                self._leave(old)
 
-    def _has_work(self) -> bool:
-        return bool(self._ready or self._waiters) or self._background.is_due
+    def nobody(self, error: RaftbatchError) -> None:
+        """Give up what is ready: none of the nodes that were named answers."""
+        for ask in self._ready.take():
+            ask.fail(error)
+        self._background.give_up(error)
+
+    def has_work(self) -> bool:
+        """Return whether anybody is to be found for anything."""
+        return bool(self._ready) or self._background.is_due
+
+    def _leave(self, link: Link) -> None:
+        self.lost(link, OutcomeUnknown(f"{link.address} is silent, or leads no more"))
 
     def _end_if_idle(self, link: Link) -> None:
         if not link.owes and link in self._links:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from raftbatch.channels import SESSION_OPTIONS, open_channel
+from raftbatch.channels import SESSION_OPTIONS, meant_for, open_channel
 from raftbatch.client.asks import Ask, end_wait
 from raftbatch.client.background import Control
 from raftbatch.client.options import TLS
@@ -30,8 +30,10 @@ OPEN_S = 2.0
 """No node takes so long to say who it is: it is gone, or stands still."""
 
 _SESSION = "/raftbatch.v1.Gateway/Session"  # its requests are bytes already
-_PROBE_S = 2.0
-_LEADERLESS_MAX = 2  # probes in succession that find a node without a leader: it is cut off
+_LOOK_S = 0.25
+_SILENT_LOOKS = 2  # a node that owes something, and was silent for so many, is asked if it is there
+_DOUBT_S = 0.25  # far longer than that answer takes, were it well
+_LEADERLESS_MAX = 4  # answers in succession without a leader: it is cut off, or all are
 
 
 class Owner(Protocol):
@@ -47,6 +49,10 @@ class Owner(Protocol):
 
     def lost(self, link: Link, error: RaftbatchError) -> None:
         """Take in that a link has ended, though something may be owed on it."""
+        ...
+
+    def doubted(self, link: Link) -> None:
+        """Take in that a node is silent, or knows of no leader: others may know better."""
         ...
 
     def learned(self, reply: pb.NodesReply) -> None:
@@ -69,6 +75,7 @@ class Link:
         controls: the same, of what is said in the background.
         dropped: numbers whose answers are not wanted any more, and the node is to be told.
         woken: the owner is to be asked what is to be said: see `wake`.
+        is_doubted: the node is silent, though it owes something, or knows of no leader.
     """
 
     def __init__(
@@ -85,14 +92,17 @@ class Link:
         self.woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._has_heard = True
+        self._doubting: asyncio.TimerHandle | None = None
+        self.is_doubted = False
+        self._calls = 0  # beside the stream
+        self._heard = 0  # messages
         self._leaderless = 0
         self._is_over = False
 
     @property
     def owes(self) -> bool:
         """Whether an answer is missing."""
-        return bool(self.asks or self.controls)
+        return bool(self.asks or self.controls or self._calls)
 
     def start(self) -> None:
         """Begin to say what there is to say, and to hear."""
@@ -116,7 +126,12 @@ class Link:
         Raises:
             RaftbatchError: it does not answer.
         """
-        return await self._call_of(GatewayStub(self._channel).Models(pb.ModelsRequest(name=name)))
+        self._calls += 1
+        try:
+            call = GatewayStub(self._channel).Models(pb.ModelsRequest(name=name))
+            return await self._call_of(call)
+        finally:
+            self._calls -= 1
 
     async def nodes(self) -> pb.NodesReply:
         """Return who the nodes are, as far as this one knows.
@@ -129,8 +144,9 @@ class Link:
     async def close(self) -> None:
         """End it, whatever is owed."""
         self._is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._doubting):
+            if timer is not None:
+                timer.cancel()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -166,7 +182,8 @@ class Link:
                 reply: Any = await self._call.read()
                 if reply is grpc.aio.EOF:
                     break
-                self._has_heard = True
+                self._heard += 1
+                self.is_doubted = False
                 self._owner.heard(self, reply)
         except grpc.aio.AioRpcError as broken:
             error = of_call(self.address, broken)
@@ -185,20 +202,42 @@ class Link:
     async def _probe(self) -> None:
         """Find out who the nodes are; and, where one owes and is silent, whether it is there.
 
-        A node that stands still, or that is cut off from the others, keeps its connections.
+        A node that stands still, or that is cut off, keeps its connections, and the kernel takes
+        minutes to notice. So whoever is silent is asked, and doubted where it does not answer soon:
+        that costs a busy node nothing, and is over with the next that is heard.
         """
         while True:
+            before = self._heard
+            self._doubt_in(_DOUBT_S)
             try:
                 await self._ask_for_nodes()
             except RaftbatchError as error:
-                if self.owes and not self._has_heard:
+                if self.owes and self._heard == before:
                     self._lost(error)
                     return
-            self._has_heard = False
-            await self._pause()
-            while self._has_heard or not self.owes:
-                self._has_heard = False
+            self._is_certain()
+            silent = 0
+            while silent < _SILENT_LOOKS:
+                before = self._heard
                 await self._pause()
+                silent = silent + 1 if self.owes and self._heard == before else 0
+
+    def _doubt_in(self, pause_s: float) -> None:
+        def doubt() -> None:
+            if self.owes and self._heard == before:
+                self.is_doubted = True
+                self._owner.doubted(self)
+
+        before = self._heard
+        self._doubting = asyncio.get_running_loop().call_later(pause_s, doubt)
+
+    def _is_certain(self) -> None:
+        """Take in that the node has said who leads, or that nobody does as far as it knows."""
+        if self._doubting is not None:
+            self._doubting.cancel()
+        self.is_doubted = self._leaderless > 0
+        if self.is_doubted:
+            self._owner.doubted(self)
 
     async def _call_of(self, call: Awaitable[T]) -> T:
         try:
@@ -223,11 +262,13 @@ class Link:
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._timer = over.get_loop().call_later(_PROBE_S, partial(end_wait, over))
+        self._timer = over.get_loop().call_later(_LOOK_S, partial(end_wait, over))
         await over
 
 
-async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "") -> Link:
+async def open_link(
+    owner: Owner, address: str, tls: TLS | None, name: str = "", cluster: str = ""
+) -> Link:
     """Open a session with a node. Nothing is asked of it yet.
 
     Args:
@@ -235,13 +276,14 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
         address: of the node.
         tls: certificates; None: without.
         name: that the node's certificate bears; empty: its host's.
+        cluster: that the node must belong to; empty: any.
 
     Raises:
         RaftbatchError: it does not answer, or refuses; nothing was done.
     """
     channel = _channel(address, tls, name)
     session: Any = channel.stream_stream(_SESSION, None, pb.SessionReply.FromString)
-    call = session()
+    call = session(metadata=meant_for(cluster) or None)
     link: Link | None = None
     try:
         async with asyncio.timeout(OPEN_S):
@@ -262,7 +304,7 @@ async def open_link(owner: Owner, address: str, tls: TLS | None, name: str = "")
 def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
     credentials = None
     if tls is not None:
-        credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+        credentials = grpc.ssl_channel_credentials(tls.ca, tls.key or None, tls.certificate or None)
     return open_channel(address, credentials, name, SESSION_OPTIONS)
 
 

@@ -1,15 +1,17 @@
 """Who the nodes are, who is believed to lead, and the search for whoever does.
 
-What lives here: addresses, and one round of asking them. What must never live here: what
-is asked of the leader (`engine`). Called by: `engine`.
+What lives here: addresses, and in which order they are asked. What must never live here: a round
+of asking (`search`), or what is asked of the leader (`engine`). Called by: `engine`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from raftbatch.client.link import Link, Owner, open_link
 from raftbatch.client.options import TLS
+from raftbatch.client.search import Round
 from raftbatch.errors import InvalidRequest, NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.ids import is_address
 from raftbatch.v1 import gateway_pb2 as pb
@@ -25,6 +27,7 @@ class Nodes:
             enough, if that node is up.
         tls: certificates; None: without.
         forward: whether any node will do: those that were named are asked first then.
+        cluster: that they must belong to; empty: any.
 
     Attributes:
         leader: who is believed to lead; empty: nobody.
@@ -34,7 +37,9 @@ class Nodes:
         InvalidRequest: there is none, or one is no address; definite.
     """
 
-    def __init__(self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False) -> None:
+    def __init__(
+        self, addresses: Sequence[str], tls: TLS | None, *, forward: bool = False, cluster: str = ""
+    ) -> None:
         wrong = [each for each in addresses if not is_address(each)]
         if wrong or not addresses:
             raise InvalidRequest(
@@ -45,6 +50,7 @@ class Nodes:
         self._names = dict(tls.names) if tls is not None else {}
         self._tls = tls
         self._forward = forward
+        self._cluster = cluster
         self._left = ""
         self._said: dict[str, str] = {}
         self._turn = 0
@@ -74,7 +80,7 @@ class Nodes:
 
     @property
     def is_denied(self) -> bool:
-        """Whether nodes answer that this client may not ask them, and nothing else."""
+        """Whether nodes answer that they are not for this client, and nothing else."""
         return self._denied is not None
 
     def left(self, address: str, leader: str) -> None:
@@ -82,59 +88,49 @@ class Nodes:
         self.leader = leader if leader != address else ""
         self._left = address
 
-    async def find(self, owner: Owner) -> Link | None:
-        """Ask each node once, those first that are said to lead; return whoever leads.
+    async def find(self, owner: Owner, avoided: str = "") -> Link | None:
+        """Ask the nodes, those first that are said to lead; return whoever leads.
 
         Where nobody says who does, or any node will do, whoever answered first: it takes
         requests as soon as it leads, or hands them on, and says where to go as soon as it
         knows. None: nobody answers.
-        """
-        waiting = self._order()
-        tried: list[str] = []
-        spare: Link | None = None
-        try:
-            while waiting and len(tried) < len(self.addresses) + _HOPS_MAX:
-                address = waiting.pop(0)
-                if address in tried:
-                    continue
-                tried.append(address)
-                try:
-                    link = await open_link(owner, address, self._tls, self._names.get(address, ""))
-                except RaftbatchError as error:
-                    self._said[address] = error.message
-                    if isinstance(error, PermissionDenied):
-                        self._denied = error
-                    if address == self.leader:
-                        self.leader = ""
-                    continue
-                self.has_met, self._denied = True, None
-                self._said.pop(address, None)
-                hint = link.opened.leader
-                if hint == address:
-                    self.leader = address
-                if hint == address or self._forward:
-                    return link
-                if hint and hint not in tried:
-                    waiting.insert(0, hint)
-                    await self._learn_name(link, hint)
-                if spare is None and not hint:
-                    spare = link
-                else:
-                    await link.close()
-            found, spare = spare, None
-            return found
-        finally:
-            if spare is not None:
-                await spare.close()
 
-    async def _learn_name(self, link: Link, hint: str) -> None:
-        """Learn who is at an address that nobody has named yet: its certificate bears that name."""
-        if self._tls is None or hint in self._names:
-            return
-        try:
-            self.learned(await link.nodes())
-        except RaftbatchError as error:
-            self._said[link.address] = error.message
+        Args:
+            owner: of the link.
+            avoided: a node that is not asked, while it may yet answer what it owes. Then only
+                one is returned that is better: who leads, or hands on to whoever does.
+        """
+
+        def open_at(address: str) -> Coroutine[Any, Any, Link]:
+            name = self._names.get(address, "")
+            return open_link(owner, address, self._tls, name, self._cluster)
+
+        order, most = self._order(), len(self.addresses) + _HOPS_MAX
+        search = Round(self, open_at, order, most, takes_any=self._forward, avoided=avoided)
+        return await search.run()
+
+    def met(self, link: Link) -> None:
+        """Take in that a node has answered."""
+        self.has_met, self._denied = True, None
+        self._said.pop(link.address, None)
+        if link.opened.leader == link.address:
+            self.leader = link.address
+
+    def failed(self, address: str, error: RaftbatchError) -> None:
+        """Take in that one has not, or that it refuses this client."""
+        self._said[address] = error.message
+        if isinstance(error, PermissionDenied | InvalidRequest):
+            self._denied = error
+        if address == self.leader:
+            self.leader = ""
+
+    def is_named(self, address: str) -> bool:
+        """Return whether it is known which node is at an address, or need not be known."""
+        return self._tls is None or address in self._names
+
+    def address_of(self, node: str) -> str:
+        """Return where a node is, as nodes tell; empty: that is not known."""
+        return self._told.get(node, "")
 
     def nobody(self) -> RaftbatchError:
         """Return the error that none of those that were named at the start answers.
@@ -165,4 +161,5 @@ class Nodes:
             turn = self._turn % len(others)
             self._turn += 1
             others = others[turn:] + others[:turn]
+            others.sort(key=lambda each: each == self._left)
         return [self.leader, *others] if self.leader else others

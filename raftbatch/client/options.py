@@ -18,15 +18,15 @@ class TLS:
 
     Attributes:
         ca: of the cluster's authority.
-        certificate: of this client.
+        certificate: of this client; empty, as the key: it shows none, where none is asked for.
         key: of that certificate.
         names: which node is at an address: a node's certificate bears its name. Where that
             is not known yet, the certificate must be the host's.
     """
 
     ca: bytes
-    certificate: bytes
-    key: bytes
+    certificate: bytes = b""
+    key: bytes = b""
     names: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -51,6 +51,8 @@ class ClientOptions:
             for clients that do not reach all nodes. It costs the cluster a hop and a copy of each
             request; else the client goes to the leader by itself.
         tls: None: without.
+        cluster: the cluster's name, as its configuration file has it: a node of another one
+            refuses then. Empty: whichever cluster the addresses belong to.
     """
 
     tenant: str = ""
@@ -61,6 +63,7 @@ class ClientOptions:
     close_timeout_s: float = 2.0
     forward: bool = False
     tls: TLS | None = None
+    cluster: str = ""
 
     def __post_init__(self) -> None:
         if self.patience_s is not None and not self.patience_s > 0:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from raftbatch.channels import name_options
 from raftbatch.config import ClusterFile
 from raftbatch.realworld.process import quiet_grpc
-from raftbatch.realworld.tls import read_pem
+from raftbatch.realworld.tls import read_shown
 
 if TYPE_CHECKING:
     import grpc
@@ -86,6 +86,6 @@ def _channel(cluster: ClusterFile, node: str) -> grpc.Channel:
     address, certificates = cluster.node(node).client, cluster.operator()
     if certificates is None:
         return grpc.insecure_channel(address)
-    ca, cert, key = map(read_pem, (certificates.ca, certificates.cert, certificates.key))
-    credentials = grpc.ssl_channel_credentials(ca, key, cert)
+    ca, cert, key = read_shown(certificates)
+    credentials = grpc.ssl_channel_credentials(ca, key or None, cert or None)
     return grpc.secure_channel(address, credentials, options=name_options(node))

@@ -181,8 +181,13 @@ def _raise_descriptors() -> None:
 
 
 def quiet_grpc() -> None:
-    """Let gRPC's core say nothing on standard error: what fails is told by whoever called it.
+    """Let gRPC's core say nothing on standard error, and nothing happen to what is forked.
+
+    What fails is told by whoever called it.
 
     Called before gRPC is imported. Whoever looks for a fault sets GRPC_VERBOSITY.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Between fork and exec gRPC would take its threads up again, and crash now and then: a model's
+    # process that was just started was dead. Nobody here forks to go on.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

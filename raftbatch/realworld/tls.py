@@ -12,6 +12,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Any
 
+from raftbatch.config import Certificates
 from raftbatch.errors import CannotStart
 
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which the module ssl has no name for
@@ -77,6 +78,41 @@ def load_tls(ca: str, certificate: str, key: str, *, is_client: bool = False) ->
     finally:
         client.verify_mode = ssl.CERT_REQUIRED
     return RealTLS(server, client, name)
+
+
+def load_own(certificates: Certificates, node: str) -> RealTLS:
+    """Read the files of a node, and make sure that they are its own.
+
+    Raises:
+        CannotStart: as of `load_tls`, or the certificate bears another name.
+    """
+    tls = load_tls(certificates.ca, certificates.cert, certificates.key)
+    if tls.name != node:
+        raise CannotStart(
+            f"the certificate in {certificates.cert} names {tls.name or 'nobody'}, but this node "
+            f"is {node}: give it a certificate whose common name is {node}"
+        )
+    return tls
+
+
+def read_shown(certificates: Certificates) -> tuple[bytes, bytes, bytes]:
+    """Return what somebody trusts and shows to nodes, in PEM: authority, certificate, key.
+
+    The latter two are tried first: nodes would say no more than that they end the call. They are
+    empty where none is shown.
+
+    Raises:
+        CannotStart: as of `load_tls`.
+    """
+    if certificates.cert:
+        load_tls(certificates.ca, certificates.cert, certificates.key, is_client=True)
+    else:
+        _load_authority(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificates.ca)
+    ca, cert, key = (
+        read_pem(each) if each else b""
+        for each in (certificates.ca, certificates.cert, certificates.key)
+    )
+    return ca, cert, key
 
 
 def _load_authority(context: ssl.SSLContext, ca: str) -> None:

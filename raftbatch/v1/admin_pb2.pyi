@@ -251,10 +251,12 @@ class TransferRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ...) -> None: ...
 
 class TransferReply(_message.Message):
-    __slots__ = ("node_id",)
+    __slots__ = ("node_id", "led_already")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LED_ALREADY_FIELD_NUMBER: _ClassVar[int]
     node_id: str
-    def __init__(self, node_id: _Optional[str] = ...) -> None: ...
+    led_already: bool
+    def __init__(self, node_id: _Optional[str] = ..., led_already: bool = ...) -> None: ...
 
 class EntriesRequest(_message.Message):
     __slots__ = ("first", "last", "follow", "payloads", "newest")

@@ -8,6 +8,7 @@ the cluster. Called by: end-to-end tests, on their loop.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
@@ -18,30 +19,45 @@ from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.realworld import RealWorld
 from raftbatch.stories import Stories
 from raftbatch.stories.values import Counts
+from tests.e2e.cluster import ServedCluster
 
-_PATIENCE_S = 240.0
+PATIENCE_S = 240.0
 """Longer than any test waits: a request that gets no answer is its test's failure."""
 
 
 class Flow:
     """So many requests under way at all times; leaving it waits until all are answered.
 
+    Of three requests one is submitted first, and its result asked for with its ticket.
+
     Args:
         addresses: of the nodes' client ports.
         model: that gives back its text.
         width: how many.
+        name: begins their request ids: no two flows have the same.
+        options: of the client: a request that takes longer than its patience fails its test.
 
     Attributes:
         begun: how many were asked for.
+        slowest_s: how long the slowest answer took, in seconds.
         executors: how many each has run.
     """
 
-    def __init__(self, addresses: list[str], model: str = "echo", width: int = 4) -> None:
+    def __init__(
+        self,
+        addresses: list[str],
+        model: str = "echo",
+        width: int = 4,
+        name: str = "flow",
+        options: ClientOptions | None = None,
+    ) -> None:
         self.begun = 0
+        self.slowest_s = 0.0
         self.executors: Counter[str] = Counter()
-        self._client = AsyncClient(addresses, ClientOptions(patience_s=_PATIENCE_S))
+        self._client = AsyncClient(addresses, options or ClientOptions(patience_s=PATIENCE_S))
         self._model = model
         self._width = width
+        self._name = name
         self._answered = asyncio.Condition()
         self._newest = -1  # of those that are answered
         self._is_over = False
@@ -87,12 +103,19 @@ class Flow:
             )
 
     async def _ask(self) -> None:
+        loop = asyncio.get_running_loop()
         while not self._is_over:
             number = self.begun
             self.begun += 1
-            text = f"text {number}"
-            result = await self._client.infer(self._model, text, request_id=f"flow{number}")
+            text, request_id = f"text {number}", f"{self._name}{number}"
+            begun_s = loop.time()
+            if number % 3:
+                result = await self._client.infer(self._model, text, request_id=request_id)
+            else:
+                ticket = await self._client.submit(self._model, text, request_id=request_id)
+                result = await ticket.result()
             assert result.value == text, (number, result.value)
+            self.slowest_s = max(self.slowest_s, loop.time() - begun_s)
             async with self._answered:
                 self._newest = max(self._newest, number)
                 self.executors[result.run.executor] += 1
@@ -106,3 +129,20 @@ def counted(directory: Path) -> Counts:
     for index, term, entry in log:
         stories.feed(index, term, entry)
     return stories.counts
+
+
+def settled(served: ServedCluster, requests: int) -> list[int]:
+    """Stop all nodes; hold what each has on its disk against how many requests there were.
+
+    Returns:
+        how many of them ran more than once, by each node's log.
+    """
+    served.agree()
+    for process in served.processes.values():
+        process.send(signal.SIGTERM)
+    assert {process.ended() for process in served.processes.values()} == {0}
+    counts = [counted(served.data(node)) for node in served.processes]
+    for each in counts:
+        assert (each.requests, each.lost, each.unsure, each.doubled) == (requests, 0, 0, 0)
+        assert dict(each.outcomes) == {"ok": requests}
+    return [each.reruns for each in counts]

@@ -18,14 +18,14 @@ from raftbatch.client import AsyncClient
 from raftbatch.errors import DeadlineExceeded
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.executor_scene import Scene, is_gone, run
-from tests.e2e.flow import Flow, counted
+from tests.e2e.flow import Flow, settled
 from tests.e2e.processes import RAFTBATCH, Process
 from tests.e2e.processes import run as command
 
 pytestmark = pytest.mark.slow
 
 NODES = ("n1", "n2", "n3")
-KILLS = 20
+KILLS = 8
 
 SETTINGS = """
 [models.shout]
@@ -45,23 +45,6 @@ class = "Echo"
 [models.nobody]
 inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
 """
-
-
-def settled(served: ServedCluster, requests: int) -> list[int]:
-    """Stop all nodes; hold what each has on its disk against how many requests there were.
-
-    Returns:
-        how many of them ran more than once, by each node's log.
-    """
-    served.agree()
-    for process in served.processes.values():
-        process.send(signal.SIGTERM)
-    assert {process.ended() for process in served.processes.values()} == {0}
-    counts = [counted(served.data(node)) for node in served.processes]
-    for each in counts:
-        assert (each.requests, each.lost, each.unsure, each.doubled) == (requests, 0, 0, 0)
-        assert dict(each.outcomes) == {"ok": requests}
-    return [each.reruns for each in counts]
 
 
 def flow_to(scene: Scene) -> Flow:
@@ -129,31 +112,6 @@ def _open(served: ServedCluster) -> int:
     """Return how many requests have no outcome yet."""
     statuses = served.statuses().values()
     return max([each.scheduler.requests for each in statuses], default=-1)
-
-
-def test_processes_that_come_and_go_are_nothing_to_clients(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        served = scene.served
-        first = await scene.start("x1")
-        async with flow_to(scene) as flow:
-            await flow.goes_on(with_executor="x1")
-            second = await scene.start("x2")
-            assert await asyncio.to_thread(first.terminate) == 0
-            assert first.logged("executor.left")[-1]["why"] == "drained"
-            await flow.goes_on(with_executor="x2")
-            for node in NODES:  # the leader among them
-                assert await asyncio.to_thread(served.processes[node].terminate) == 0
-                await flow.goes_on()
-                served.start(node)
-                await asyncio.to_thread(served.ready, node)
-                await asyncio.to_thread(served.leader)
-            await scene.start("x1")
-            assert await asyncio.to_thread(second.terminate) == 0
-            await flow.goes_on(with_executor="x1")
-        reruns = await asyncio.to_thread(settled, served, flow.begun)
-        assert reruns == [0, 0, 0], "who drains gives back what it has not begun"
-
-    run(tmp_path, test, NODES, settings=SETTINGS)
 
 
 def test_model_that_nobody_runs_is_said_and_its_requests_expire(tmp_path: Path) -> None:

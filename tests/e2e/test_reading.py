@@ -152,6 +152,23 @@ def test_reader_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_call_that_gRPC_cannot_go_on_with_is_told_so_where_it_lives(  # noqa: N802
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(node: ReadNode, stub: AdminStub) -> None:
+        node.read = FakeLog(1)
+        call = stub.Entries(pb.EntriesRequest(follow=True))
+        assert (await call.read()).HasField("span")
+        node.read.error = grpc.aio.InternalError("Failed grpc_call_start_batch")
+        node.read.append(1)
+        error = await failure(call)
+        assert (error.slug, error.definite) == ("outcome_unknown", False)
+        assert node.on_stopping == []
+
+    run(tmp_path, test)
+    assert "Failed grpc_call_start_batch" in caplog.text, "a fault, of which the log tells"
+
+
 def test_streams_are_bounded(tmp_path: Path) -> None:
     async def test(node: ReadNode, stub: AdminStub) -> None:
         node.read = FakeLog(1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.processes import LIMIT_S, RAFTBATCH, Process
+from tests.e2e.processes import LIMIT_S, RAFTBATCH, Process, run
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[ServedCluster]:
     """Yield a cluster of one node."""
-    with ServedCluster(tmp_path, ["n1"]) as cluster:
+    with ServedCluster(tmp_path, ["n1"], serves_http=True) as cluster:
         yield cluster
 
 
@@ -31,9 +31,9 @@ def refusal(process: Process, status: int = 1) -> str:
     return lines[-1]
 
 
-@pytest.mark.parametrize("kind", ["peer", "client"])
+@pytest.mark.parametrize("kind", ["peer", "client", "http"])
 def test_port_in_use(one: ServedCluster, kind: str) -> None:
-    addresses = one.peers if kind == "peer" else one.clients
+    addresses = {"peer": one.peers, "client": one.clients, "http": one.https}[kind]
     host, _, port = addresses["n1"].rpartition(":")
     with socket.socket() as holder:
         holder.bind((host, int(port)))
@@ -89,6 +89,26 @@ def test_both_flags_are_wrong_usage(one: ServedCluster) -> None:
     process = one.start("n1", "--bootstrap", "--join")
     assert process.ended() == 2
     assert "not both" in process.said
+
+
+def test_port_that_other_machines_reach_is_opened_only_when_told_so(one: ServedCluster) -> None:
+    text = Path(one.file).read_text(encoding="utf-8")
+    port = one.clients["n1"].rpartition(":")[2]
+    listening = f'client = "{one.clients["n1"]}"\nclient_listen = "0.0.0.0:{port}"'
+    text = text.replace(f'client = "{one.clients["n1"]}"', listening)
+    Path(one.file).write_text(text, encoding="utf-8")
+    said = refusal(one.start("n1", "--bootstrap"), 2)
+    assert f"nodes.n1.client_listen is 0.0.0.0:{port}, which other machines reach" in said
+    assert "or start nodes with --insecure" in said
+    assert not one.data("n1").exists()
+    one.start("n1", "--bootstrap", "--insecure")
+    one.ready("n1")
+    assert run("status", "--config", one.file).returncode == 0  # whoever only calls needs no flag
+    assert one.processes["n1"].terminate() == 0
+    secure = text + '[tls]\nca = "ca.pem"\ncert = "n1.pem"\nkey = "n1.key"\n'
+    Path(one.file).write_text(secure, encoding="utf-8")
+    said = refusal(one.start("n1", "--insecure"), 2)
+    assert "--insecure is given, but certificates are named under [tls]" in said
 
 
 def test_damaged_directory(one: ServedCluster) -> None:

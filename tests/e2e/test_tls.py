@@ -9,8 +9,9 @@ import grpc
 import pytest
 
 from raftbatch.client import TLS, Client, ClientOptions
+from raftbatch.errors import NoLeader
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.processes import run
+from tests.e2e.processes import RAFTBATCH, Process, run
 from tests.network.certificates import Authority
 
 pytestmark = pytest.mark.slow
@@ -161,3 +162,39 @@ def test_operator_without_a_certificate_is_told_what_is_missing(
         done = run("status", "--config", cluster.file)
         assert done.returncode == 2
         assert "tls.operator_cert is missing" in done.stderr
+
+
+def test_client_port_may_ask_for_no_certificates(tmp_path: Path, settings: str) -> None:
+    """It is encrypted, and shows who the node is; whoever reaches it is what `*` may be."""
+    model = """
+[models.echo]
+inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
+outputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
+[models.echo.executor]
+module = "executor.examples.echo"
+class = "Echo"
+"""
+    bare = "".join(f"{line}\n" for line in settings.splitlines() if "operator" not in line)
+    bare += 'asks_clients = false\n[tls.roles]\nclient = ["*"]\nexecutor = ["*"]\n'
+    ca = (tmp_path / "certs" / "ca.pem").read_bytes()
+    credentials = grpc.ssl_channel_credentials(ca)
+    with ServedCluster(
+        tmp_path, ("n1",), bare + model, credentials=credentials, replica="scheduler"
+    ) as cluster:
+        cluster.start("n1", "--bootstrap")
+        cluster.ready("n1")
+        command = [*RAFTBATCH, "executor", "--id", "gpu-1", "--config", cluster.file]
+        with Process(command) as executor:
+            executor.wait_for("executor.joined")
+            names = {cluster.clients["n1"]: "n1"}
+            with Client(cluster.clients["n1"], ClientOptions(tls=TLS(ca, names=names))) as client:
+                assert client.infer("echo", "hello").value == "hello"
+            done = run("infer", "echo", "by command", "--config", cluster.file)
+            assert (done.returncode, done.stdout) == (0, "text: by command\n"), done.stderr
+            done = run("status", "--config", cluster.file)
+            assert done.returncode == 1
+            assert "the certificate of nobody has the role client and executor" in done.stdout
+            assert executor.terminate() == 0
+        options = ClientOptions(connect_timeout_s=0.5)
+        with Client(cluster.clients["n1"], options) as plain, pytest.raises(NoLeader):
+            plain.infer("echo", "in the clear")

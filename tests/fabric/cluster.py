@@ -30,14 +30,24 @@ class FabricCluster(ServedCluster):
         folder: an empty folder of its own.
         fabric: the network.
         settings: further tables of the file.
+        nodes: which of them vote; by default all of the network.
+        replica: what they replicate.
     """
 
-    def __init__(self, folder: Path, fabric: Fabric, settings: str = "") -> None:
-        super().__init__(folder, fabric.nodes, _INSECURE + settings)
+    def __init__(
+        self,
+        folder: Path,
+        fabric: Fabric,
+        settings: str = "",
+        nodes: Sequence[str] = (),
+        replica: str = "opaque",
+    ) -> None:
+        nodes = nodes or fabric.nodes
+        super().__init__(folder, nodes, _INSECURE + settings, replica=replica)
         self.fabric = fabric
-        self.peers = {node: f"{fabric.address(node)}:{_PEER}" for node in fabric.nodes}
-        self.clients = {node: f"{fabric.address(node)}:{_CLIENT}" for node in fabric.nodes}
-        self.write(self.file, fabric.nodes)
+        self.peers = {node: f"{fabric.address(node)}:{_PEER}" for node in nodes}
+        self.clients = {node: f"{fabric.address(node)}:{_CLIENT}" for node in nodes}
+        self.write(self.file, nodes)
 
     def start(self, node: str, *flags: str, file: str = "") -> Process:
         """Start a node in its namespace; the process before it must have ended."""
@@ -55,7 +65,7 @@ class FabricCluster(ServedCluster):
 
     def others(self, *nodes: str) -> list[str]:
         """Return the other nodes."""
-        return [node for node in self.fabric.nodes if node not in nodes]
+        return [node for node in self.clients if node not in nodes]
 
     def leader_among(self, nodes: Sequence[str]) -> str:
         """Return who leads, once one of these does, and all of these say so."""

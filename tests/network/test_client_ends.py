@@ -19,7 +19,6 @@ from raftbatch.client import (
     aio,
     asks,
     host,
-    link,
     sync,
 )
 from raftbatch.errors import (
@@ -59,44 +58,6 @@ def test_no_more_is_under_way_than_the_node_allows() -> None:
         assert max(each.ByteSize() for each in node.messages) <= 4096
 
     play(test)
-
-
-def test_node_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_PROBE_S", 0.05)
-    monkeypatch.setattr(link, "OPEN_S", 0.5)
-
-    async def test(nodes: list[FakeNode]) -> None:
-        old, new = nodes
-
-        async def stand_still(session: FakeSession, request: pb.SessionRequest) -> bool:
-            old.is_silent = True
-            new.leader = new.address
-            return True
-
-        old.hook = stand_still
-        async with AsyncClient(old.address) as client:
-            await infer_all(client, 10)
-        assert len(new.messages) >= 1
-
-    play(test, 2)
-
-
-def test_node_that_is_cut_off_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_PROBE_S", 0.02)
-
-    async def test(nodes: list[FakeNode]) -> None:
-        old, new = nodes
-
-        async def wait_for_ever(session: FakeSession, request: pb.SessionRequest) -> bool:
-            old.leader = ""
-            new.leader = new.address
-            return True
-
-        old.hook = wait_for_ever
-        async with AsyncClient(old.address) as client:
-            await infer_all(client, 10)
-
-    play(test, 2)
 
 
 def test_only_dead_nodes_at_the_start_are_an_error_that_says_so() -> None:

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from executor import watching
 from executor.link import Link, Pauses, Refused, Unreachable
 from raftbatch.errors import TRAILER
 from raftbatch.v1 import dispatch_pb2 as pb
@@ -44,6 +45,8 @@ class FakeNode(DispatchServicer, GatewayServicer):
         messages: that it tells them, one for each tail.
         results: of reports, one for each call.
         others: addresses of the nodes that there are.
+        leader: which of them leads, as it says; empty: it does not know.
+        is_silent: it answers nothing but who leads.
     """
 
     def __init__(self) -> None:
@@ -53,16 +56,22 @@ class FakeNode(DispatchServicer, GatewayServicer):
         self.messages: list[list[pb.FeedMessage]] = []
         self.results: list[list[pb.ReportResult]] = []
         self.others: list[str] = []
+        self.leader = ""
+        self.is_silent = False
+        self.heard = asyncio.Event()
 
     async def Nodes(self, request: gateway_pb2.NodesRequest, context: Any) -> Any:  # noqa: N802
         """Answer, where it knows of others."""
         if not self.others:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no")
         nodes = [gateway_pb2.NodeAddress(node_id=each, address=each) for each in self.others]
-        return gateway_pb2.NodesReply(nodes=nodes)
+        return gateway_pb2.NodesReply(nodes=nodes, leader_id=self.leader)
 
     async def _judge(self, context: Any) -> None:
         self.asked += 1
+        self.heard.set()
+        if self.is_silent:
+            await asyncio.Event().wait()
         if self.error is not None:
             trailer = ((TRAILER, self.error.SerializeToString()),)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no", trailer)
@@ -223,6 +232,52 @@ def test_tail_goes_on_at_another_node_from_where_it_was(paused: list[float]) -> 
         assert list(start[0].parameters) == [b"", b""]
         assert [node.tails[0].seen_index for node in nodes] == [0, 5, 5]
         assert len(paused) == 1, "behind the second alone: the first was well until then"
+
+    run(test)
+
+
+def test_call_to_a_silent_leader_is_given_up_once_another_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node that is tailed tells who leads, before the call runs out."""
+    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        old, tailed, new = nodes
+        old.is_silent, tailed.is_silent = True, True
+        tailed.others = addresses
+        asking = asyncio.ensure_future(link.ask(beat, call_s=LIMIT_S))
+        await old.heard.wait()
+        link._tailed = 1
+
+        async def tail() -> None:
+            async for _ in link.tail(pb.TailRequest):
+                pass
+
+        tailing = asyncio.ensure_future(tail())
+        tailed.leader = addresses[2]
+        await asking
+        assert (old.asked, new.asked) == (1, 1)
+        tailing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tailing
+
+    run(test)
+
+
+def test_node_that_says_nothing_is_tailed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+    monkeypatch.setattr(watching, "_SOON_S", 0.01)
+
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        nodes[0].is_silent = True  # and knows of no leader
+        nodes[0].others = addresses
+        nodes[1].messages = [[pb.FeedMessage(changes=pb.Changes(index=5))]]
+        async for message in link.tail(pb.TailRequest):
+            assert message.changes.index == 5
+            break
+        assert [len(node.tails) for node in nodes] == [1, 1, 0]
+        assert (await link.ask(beat), nodes[0].asked, nodes[1].asked) == (pb.HeartbeatReply(), 1, 2)
 
     run(test)
 

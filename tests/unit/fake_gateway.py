@@ -176,6 +176,7 @@ class FakeNode(GatewayServicer):
         others: nodes that it names, beside itself.
         came: set once there was a message.
         asked: set once it was asked for models.
+        asked_for_nodes: how often.
         may_tell: it tells no models while this is not set.
     """
 
@@ -194,6 +195,7 @@ class FakeNode(GatewayServicer):
         self.others: list[FakeNode] = []
         self.came = asyncio.Event()
         self.asked = asyncio.Event()
+        self.asked_for_nodes = 0
         self.may_tell = asyncio.Event()
         self.may_tell.set()
         self.models = [model_pb2.Model(name="echo", version="1", max_batch_size=8)]
@@ -229,6 +231,7 @@ class FakeNode(GatewayServicer):
         self, request: pb.NodesRequest, context: Any
     ) -> pb.NodesReply:
         """Name all nodes."""
+        self.asked_for_nodes += 1
         if self.is_silent:
             await self._never.wait()
         nodes = [

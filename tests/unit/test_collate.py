@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.collate import BadOutput, Form, split, stack
+from executor.collate import Form, stack
 from executor.model import ItemError, Tensor
+from executor.outputs import BadOutput, split
 from raftbatch import tensors
 
 IDS = Tensor("ids", "INT64", (-1,), (4, 8))
@@ -155,9 +156,62 @@ def test_row_of_another_shape_fails_its_request_alone() -> None:
     stacked = stack(form, [x([1, 2]), x([3, 4])], [1, 1])
     answers = split(form, stacked, {"x": [[1.0], [3.0, 4.0]]})
     assert [each.code for each in answers] == ["bad_output", ""]
-    ragged = Form((X,), (Tensor("y", "FP32", (-1,)),))
-    with pytest.raises(BadOutput, match="rows of different shapes"):
-        split(ragged, stacked, {"y": [[1.0], [3.0, 4.0]]})
+
+
+@pytest.mark.parametrize(
+    ("declared", "rows", "message"),
+    [
+        (X, [[1.0, 2.0], ["a", "b"]], "'x' is <U1, which is no FP32"),
+        (X, [[1.0, 2.0], None], "'x' is object, which is no FP32"),
+        (X, [[1.0, 2.0], [[3.0], [4.0, 5.0]]], "'x' is no FP32"),
+        (TEXT, ["a", 1], "'text' holds int, not text or bytes"),
+        (TEXT, ["a", "\ud800"], "'text' holds text that is no UTF-8"),
+        (TEXT, ["a", ["b", "c"]], "'text'"),
+    ],
+)
+def test_row_that_is_not_as_declared_fails_its_request_alone(
+    declared: Tensor, rows: list[Any], message: str
+) -> None:
+    form = Form((X,), (declared,))
+    stacked = stack(form, [x([1, 2]), x([3, 4])], [1, 1])
+    good, bad = split(form, stacked, {declared.name: rows})
+    assert good.code == ""
+    assert bad.code == "bad_output"
+    assert message in bad.message
+
+
+def test_rows_of_a_list_may_differ_from_request_to_request() -> None:
+    form = Form((X,), (Tensor("y", "FP32", (-1,), finite=True),))
+    stacked = stack(form, [x([1, 2]), x([3, 4], [5, 6]), x([7, 8], [9, 1])], [1, 2, 2])
+    rows = [[1.0], [3.0, 4.0], [5.0, 6.0], [7.0], [8.0, 9.0]]
+    first, second, third = split(form, stacked, {"y": rows})
+    assert outcome(first.result)["y"] == ((1, 1), [1])
+    assert outcome(second.result)["y"] == ((2, 2), [3, 4, 5, 6])
+    assert (third.code, "different shapes in one request" in third.message) == ("bad_output", True)
+    rows[1] = [np.nan, 4.0]
+    assert [each.code for each in split(form, stacked, {"y": rows})][:2] == ["", "not_finite"]
+
+
+def test_what_is_no_number_is_found_in_bits_and_not_in_padding() -> None:
+    bits = Form((X,), (Tensor("y", "BF16", (1,), finite=True),))
+    stacked = stack(bits, [x([1, 2]), x([3, 4]), x([5, 6])], [1, 1, 1])
+    column = np.array([[0x3F80], [0x7F80], [0x7FC0]], np.uint16)  # 1, infinity, none
+    found = [each.code for each in split(bits, stacked, {"y": column})]
+    assert found == ["", "not_finite", "not_finite"]
+    like = Form((IDS,), (Tensor("y", "FP32", (-1,), like="ids", finite=True),))
+    stacked = stack(like, [ids([1, 2]), ids([1, 2, 3])], [1, 1])
+    padded = np.array([[1, 2, np.nan, np.nan], [1, 2, np.nan, np.nan]])
+    assert [each.code for each in split(like, stacked, {"y": padded})] == ["", "not_finite"]
+
+
+def test_result_that_is_too_large_fails_its_request_alone() -> None:
+    form = Form((X,), (TEXT, Tensor("y", "FP32", (-1,))))
+    stacked = stack(form, [x([1, 2]), x([3, 4]), x([5, 6])], [1, 1, 1])
+    outputs = {"text": ["a", "b" * 5000, "c"], "y": [[1.0], [2.0], np.zeros(2000)]}
+    found = split(form, stacked, outputs, 4096)
+    assert [each.code for each in found] == ["", "result_too_large", "result_too_large"]
+    assert "what may travel is 4096" in found[1].message
+    assert [each.code for each in split(form, stacked, outputs)] == [""] * 3
 
 
 @pytest.mark.parametrize(
@@ -166,7 +220,7 @@ def test_row_of_another_shape_fails_its_request_alone() -> None:
         ({}, "the output 'x' is missing"),
         ({"x": np.zeros((3, 2))}, "has 3 rows, and the batch 2"),
         ({"x": np.zeros((2, 3))}, "has the shape [3] for each row, and declares [2]"),
-        ({"x": [["a", "b"], ["c", "d"]]}, "is no FP32"),
+        ({"x": np.array([["a", "b"], ["c", "d"]])}, "which is no FP32"),
         ({"x": np.zeros((2, 2), complex)}, "is no FP32"),
         ({"x": 3.0}, "has 0 rows, and the batch 2"),
         ({"x": [[1.0, 2.0]]}, "has 1 rows, and the batch 2"),

@@ -10,7 +10,7 @@ import pytest
 from coordinator.api import ApiConfig
 from coordinator.config import ServerLimits, load_all, load_node
 from coordinator.raft.timing import Timing
-from raftbatch.config import load
+from raftbatch.config import Certificates, load
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_loopback
 from raftbatch.realworld import RealFiles
@@ -144,6 +144,14 @@ def test_config_has_a_port_for_http_where_one_is_named(tmp_path: Path) -> None:
             TLS + "[tls.roles]\nclient = [1]",
             "tls.roles.client is [1], which is no list of names",
         ),
+        ("", TLS + "asks_clients = 1", "tls.asks_clients is 1, which is neither true nor false"),
+        ("", "[tls]\nasks_clients = false", "tls.ca is missing"),
+        ("", TLS + "asks_clients = false", "tls.roles.client is missing, and tls.asks_clients is"),
+        (
+            "",
+            TLS + "asks_clients = false\n[tls.roles]\nclient = ['*']\noperator = ['alice']",
+            "tls.roles.operator names certificates, but tls.asks_clients is false",
+        ),
         ('name = "test"', f"name = '{'x' * 129}'", "cluster.name is no name: 128 printable"),
         ('name = "test"', 'name = "\\u001b"', "cluster.name is no name: 128 printable"),
         ('name = "test"', "name = 5", "cluster.name is 5, which is no text"),
@@ -210,6 +218,33 @@ def test_config_says_why_a_file_cannot_be_read(tmp_path: Path) -> None:
 def test_config_lets_a_trusted_network_be_plain(tmp_path: Path) -> None:
     text = GOOD.replace("127.0.0.1", "10.0.0.1") + "[tls]\ninsecure = true\n"
     assert load_node(FILES, write(tmp_path, text), "n1").certificates is None
+
+
+def test_config_lets_a_node_be_told_beside_the_file_that_its_network_is_trusted(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, GOOD.replace("127.0.0.1", "10.0.0.1"))
+    with pytest.raises(InvalidRequest, match="or start nodes with --insecure"):
+        load_all(FILES, path)
+    assert load_node(FILES, path, "n1", is_insecure=True).cluster.is_insecure
+    assert [each.cluster.is_insecure for each in load_all(FILES, path, is_insecure=True)] == [
+        True
+    ] * 2
+    assert not load(FILES, path).is_secure  # who only calls is not asked
+    with pytest.raises(InvalidRequest, match=r"--insecure is given, but certificates are named"):
+        load_node(FILES, write(tmp_path, GOOD + TLS), "n1", is_insecure=True)
+
+
+def test_config_may_ask_clients_for_no_certificates(tmp_path: Path) -> None:
+    text = GOOD + TLS + "asks_clients = false\n[tls.roles]\nclient = ['*']\n"
+    found = load(FILES, write(tmp_path, text))
+    assert not found.asks_clients
+    nothing = Certificates(f"{tmp_path}/ca.pem", "", "")
+    assert found.operator() == found.executor("gpu-1") == nothing
+    text = text.replace("[tls.roles]", "executor_cert = 'x.pem'\nexecutor_key = 'x'\n[tls.roles]")
+    shown = load(FILES, write(tmp_path, text)).executor("gpu-1")
+    assert shown is not None
+    assert shown.cert == f"{tmp_path}/x.pem"
 
 
 def test_config_has_an_operator_where_one_is_named(tmp_path: Path) -> None:

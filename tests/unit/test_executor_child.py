@@ -69,6 +69,17 @@ def test_child_runs_batches_and_is_killed() -> None:
     run(main())
 
 
+def until_gone(pid: int) -> None:
+    """Wait until a process is dead, reaped or not."""
+    while True:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text("ascii")
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if stat.rpartition(")")[2].split()[0] in ("Z", "X"):
+            return
+
+
 FORKS = """
 import os, time
 from executor.model import Tensor
@@ -80,17 +91,23 @@ class Forks:
         pass
 
     def predict(self, batch):
-        other = os.fork()
-        if other == 0:
-            time.sleep(60)
-            os._exit(0)
-        with open(__file__ + ".pid", "w") as file:
-            file.write(str(other))
+        for name in ("own", "away"):
+            other = os.fork()
+            if other == 0:
+                if name == "away":
+                    os.setsid()
+                open(f"{__file__}.{name}", "w").write(str(os.getpid()))
+                time.sleep(60)
+                os._exit(0)
+        while not all(os.path.exists(f"{__file__}.{name}") for name in ("own", "away")):
+            time.sleep(0.01)
         os._exit(7)
 """
 
 
-def test_death_of_a_child_is_seen_though_what_it_forked_lives_on(tmp_path: Path) -> None:
+def test_death_of_a_child_is_seen_and_what_it_forked_is_killed_unless_it_went_away(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "forks.py"
     file.write_text(FORKS, encoding="utf-8")
 
@@ -101,8 +118,103 @@ def test_death_of_a_child_is_seen_though_what_it_forked_lives_on(tmp_path: Path)
         assert await child.dead() == "it exited with status 7"
 
     run(main())
-    other = int(Path(f"{file}.pid").read_text(encoding="utf-8"))
-    os.kill(other, signal.SIGKILL)  # it was still there
+    own, away = (int(Path(f"{file}.{name}").read_text("utf-8")) for name in ("own", "away"))
+    os.kill(away, signal.SIGKILL)  # it was still there
+    until_gone(own)
+
+
+ODD = """
+import os, signal, stat, time
+from contextlib import suppress
+from executor.model import Tensor
+
+def write():
+    for number in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(number).st_mode):
+                os.write(number, bytes([2, 0, 0, 0]) + b"no")
+
+class Odd:
+    inputs = outputs = [Tensor("text", "BYTES", (1,))]
+
+    def load(self, context):
+        pass
+
+    def predict(self, batch):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "it was ended by SIGSEGV"),
+        ("os.abort()", "it was ended by SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "as the kernel does where memory runs out"),
+        ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"ended by signal {signal.SIGRTMIN + 3}"),
+        ("os._exit(0)", "it exited with status 0"),
+        ("os.closerange(3, 64)", "it exited with status 1"),
+        ("os.kill(0, signal.SIGKILL)", "it was ended by SIGKILL"),
+        (
+            "write(); time.sleep(60)",
+            "it wrote into the pipe to its executor: ",
+        ),
+    ],
+)
+def test_however_a_child_ends_it_is_said(tmp_path: Path, body: str, said: str) -> None:
+    file = tmp_path / "odd.py"
+    file.write_text(ODD.replace("{body}", body), encoding="utf-8")
+
+    async def main() -> None:
+        child = await started(replace(LOAD, file=str(file), module="", class_name="Odd"))
+        child.send(Batch(1, (payload(b"x"),), (1,), (b"",)))
+        assert await child.receive() is None
+        assert said in await child.dead()
+
+    run(main())
+
+
+HUNGRY = """
+from executor.model import Tensor
+
+class Hungry:
+    inputs = outputs = [Tensor("text", "BYTES", (1,))]
+
+    def load(self, context):
+        self.score = open("/proc/self/oom_score_adj").read().strip()
+
+    def predict(self, batch):
+        if batch.inputs["text"] == ["score"]:
+            return {"text": [self.score]}
+        held = []
+        while True:
+            held.append(bytearray(1 << 20))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+def test_endless_allocation_fails_its_batch_where_memory_is_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "hungry.py"
+    file.write_text(HUNGRY, encoding="utf-8")
+
+    async def main() -> None:
+        child = await started(
+            replace(
+                LOAD, file=str(file), module="", class_name="Hungry", memory_bytes_max=512 << 20
+            )
+        )
+        child.send(Batch(1, (payload(b"x"),), (1,), (b"",)))
+        failed = await child.receive()
+        assert isinstance(failed, Failed)
+        assert (failed.code, failed.is_lasting) == ("out_of_memory", True)
+        child.send(Batch(2, (payload(b"score"),), (1,), (b"",)))
+        found = await child.receive()
+        assert isinstance(found, Ran), "what it held is free again"
+        assert found.outcome.answers[0].result == payload(b"500"), "it goes before its executor"
+        child.kill()
+        await child.dead()
+
+    run(main())
 
 
 def test_child_that_cannot_load_says_why_and_ends(tmp_path: Path) -> None:

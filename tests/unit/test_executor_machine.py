@@ -220,6 +220,40 @@ def test_report_that_cannot_be_taken_becomes_a_failure_of_the_batch() -> None:
     assert machine.heartbeat().holdings == [], "it lapses, since it is not listed"
 
 
+def test_result_that_is_too_large_to_travel_fails_its_request_alone() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1, 5, 6, 7)), 0))
+    answers = (Answer(b"a"), Answer(b"", "odd", "no"), Answer(b"large"))
+    machine.ended(run.instance, run.run, Outcome(answers, 1, 2, 3, (3,), b"f"), 9)
+    told: list[pb.Complete] = []
+    while due := machine.due():
+        report = due[0].report.complete
+        if any(len(each) > 1 for each in report.results) or len(report.numbers) > 2:
+            machine.answered(due[0], Verdict.TOO_LARGE, "9 bytes are more than 8")
+            continue
+        told.append(report)
+        machine.answered(due[0], Verdict.TAKEN)
+    assert [list(each.numbers) for each in told] == [[5], [6], [7]]
+    assert [each.last for each in told] == [False, False, True]
+    assert [list(each.results) for each in told] == [[b"a"], [b""], [b""]]
+    assert [each.code for report in told for each in report.failures] == ["odd", "result_too_large"]
+    assert "5 bytes, more than may travel: 9 bytes" in told[2].failures[0].message
+    assert (told[2].fingerprint, list(told[2].padded), told[2].infer_ns) == (b"f", [3], 2)
+
+
+def test_process_that_can_be_trusted_no_more_is_killed_before_the_next_batch() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1), given(2)), 0))
+    gone = Failure("model_failed", "CUDA error: device-side assert", is_lasting=True)
+    [kill] = machine.ended(0, run.run, gone, 0)
+    assert isinstance(kill, Kill)
+    assert "its batch broke it: CUDA error" in kill.why
+    _, report = reported(machine)
+    assert (report.lapse.batch, report.lapse.code) == (1, "model_failed")
+    assert machine.down(0, Failure("child_died", ""), 0) == []
+    assert one(machine.up(0, 0)).given.batch == 2
+
+
 def test_answers_of_an_earlier_life_change_nothing() -> None:
     machine = joined()
     run = one(machine.take(changes(given(1)), 0))
@@ -290,6 +324,20 @@ def test_suspended_executor_probes_with_its_warm_up() -> None:
     assert machine.wish() == said
     machine.take(changes(suspended=False), 0)
     assert machine.wish() is None
+
+
+def test_probe_that_hangs_is_killed() -> None:
+    machine = joined()
+    machine.take(changes(suspended=True), 0)
+    [warm] = machine.probe()
+    assert isinstance(warm, WarmUp)
+    [kill] = machine.overdue(0, warm.run)
+    assert isinstance(kill, Kill)
+    assert "its warm-up ran for too long" in kill.why
+    assert machine.overdue(0, warm.run) == []
+    machine.down(0, Failure("child_died", ""), 0)
+    machine.up(0, 0)
+    assert machine.wish() == pb.Probe(executor="x", incarnation=7, succeeded=True)
 
 
 def test_probe_is_of_the_model_that_failed() -> None:

@@ -35,6 +35,17 @@ class Double:
         factor = batch.parameters[0].get("factor", 2)
         if factor == "memory":
             raise MemoryError("no more")
+        if factor in ("cpu", "driver", "assert"):
+            said = {
+                "cpu": "DefaultCPUAllocator: no",
+                "driver": "CUDA error: out of memory",
+                "assert": "CUDA error: an assert",
+            }
+            raise RuntimeError(said[factor])
+        if factor == "array":
+            raise type("_ArrayMemoryError", (MemoryError,), {})("no more")
+        if factor == "device":
+            raise type("OutOfMemoryError", (RuntimeError,), {})("no more")
         if factor == "exit":
             raise SystemExit(3)
         if factor == "nothing":
@@ -105,7 +116,12 @@ def test_batch_is_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("factor", "failure"),
     [
-        ("memory", Failure("out_of_memory", "MemoryError: no more")),
+        ("memory", Failure("out_of_memory", "MemoryError: no more", is_lasting=True)),
+        ("array", Failure("out_of_memory", "_ArrayMemoryError: no more", is_lasting=True)),
+        ("cpu", Failure("out_of_memory", "RuntimeError: DefaultCPUAllocator: no", True)),
+        ("device", Failure("out_of_memory", "OutOfMemoryError: no more")),
+        ("driver", Failure("out_of_memory", "RuntimeError: CUDA error: out of memory")),
+        ("assert", Failure("model_failed", "RuntimeError: CUDA error: an assert", True)),
         ("exit", Failure("model_failed", "SystemExit: 3")),
         ("mute", Failure("model_failed", "Mute: a Mute that has no text")),
         ("nothing", Failure("bad_output", "predict gave NoneType, not outputs by name")),
@@ -114,6 +130,34 @@ def test_batch_is_run(tmp_path: Path) -> None:
 def test_batch_fails_as_a_whole(tmp_path: Path, factor: str, failure: Failure) -> None:
     parameters = b'{"factor": "%s"}' % factor.encode()
     assert load(tmp_path).run(batch(x(1, 2), parameters=parameters)) == failure
+
+
+def test_what_ran_out_of_memory_holds_nothing_any_more(tmp_path: Path) -> None:
+    """What its code held would else be there while the device is asked for its memory back."""
+    text = """
+import weakref
+from executor.model import Tensor
+
+class Hog:
+    inputs = outputs = [Tensor("x", "FP32", (2,))]
+
+    def load(self, context):
+        self.held = []
+
+    def predict(self, batch):
+        class Large:
+            pass
+        large = Large()
+        self.held.append(weakref.ref(large))
+        raise MemoryError
+"""
+    runtime = load(tmp_path, text, class_name="Hog")
+    freed: list[bool] = []
+    runtime.backend.recover = lambda: freed.append(  # type: ignore[method-assign]
+        runtime._model.held[0]() is None
+    )
+    assert isinstance(runtime.run(batch(x(1, 2))), Failure)
+    assert freed == [True]
 
 
 def test_error_is_said_in_text_that_can_travel() -> None:

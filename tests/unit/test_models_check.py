@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from executor import samples
+from executor import checking, samples, trying
+from executor.checking import Checked
 from executor.collate import DTYPES, Form, stack
+from executor.frames import Load
 from executor.model import Tensor
 from raftbatch.cli.main import app
+from raftbatch.realworld import RealClock, RealFiles
 
 MODEL = """
 import json
@@ -44,6 +48,17 @@ class Wrong(Good):
 @pytest.fixture(autouse=True)
 def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))  # a model's folder is added to it
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try models in this process: starting another for each takes a while."""
+
+    async def tried(load: Load, rows_max: int, say: object) -> Checked:
+        with redirect_stdout(sys.stderr):
+            return checking.check(RealFiles(), RealClock(), load, rows_max)
+
+    monkeypatch.setattr(trying, "tried", tried)
 
 
 def check(folder: Path, *words: str, model: str = MODEL) -> Result:
@@ -98,6 +113,7 @@ def test_good_model_is_run_at_each_size_and_its_tables_are_written(tmp_path: Pat
         ),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_what_is_wrong_with_a_model_is_named(
     tmp_path: Path, body: str, said: str, where: str
 ) -> None:
@@ -122,6 +138,7 @@ def test_what_is_wrong_with_a_model_is_named(
         (MODEL.replace('print("noise")', '{}["weights"]'), "mine.py", 1, 'load: {}["weights"]'),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_what_cannot_be_loaded_is_said(
     tmp_path: Path, model: str, words: str, status: int, said: str
 ) -> None:
@@ -129,6 +146,31 @@ def test_what_cannot_be_loaded_is_said(
     assert told.exit_code == status
     assert said in told.output
     assert "Traceback" not in told.output
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "said", "how"),
+    [
+        ('print("noise")', 1, "mine does not load: it ended its process", "exited with status 7"),
+        ('x = batch.inputs["x"]', 2, "the model does not return: it ended", "status 7"),
+    ],
+)
+def test_model_that_ends_its_process_is_told_of(
+    tmp_path: Path, place: str, status: int, said: str, how: str
+) -> None:
+    """Where it loads, and, in batches of three rows and more, where it predicts."""
+    ends = 'import os; getattr(locals().get("batch"), "rows", 9) > 2 and os._exit(7); '
+    told = check(
+        tmp_path, str(tmp_path / "mine.py"), "--json", model=MODEL.replace(place, ends + place)
+    )
+    assert told.exit_code == 1
+    [model] = json.loads(told.stdout)["models"]
+    problems = [each["problem"] for each in (model, *model["batches"])]
+    assert len(problems) == 1 + 2 * (status - 1)
+    [problem] = [each for each in problems if each is not None]
+    assert problem["code"] == "process_ended"
+    assert said in problem["message"]
+    assert how in problem["message"]
 
 
 @pytest.mark.parametrize(

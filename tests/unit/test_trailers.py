@@ -126,6 +126,15 @@ def test_mutated_bytes_are_read_or_not_and_never_raise() -> None:
     assert min(counts.values()) > MUTATIONS // 100, counts  # both kinds were met
 
 
+def test_what_grpc_says_of_the_size_of_a_message_is_definite() -> None:
+    code, said = grpc.StatusCode.RESOURCE_EXHAUSTED, "SERVER: Received message larger than max (9)"
+    nothing = grpc.aio.Metadata()
+    found = trouble_of(grpc.aio.AioRpcError(code, nothing, nothing, details=said))
+    assert (found.slug, found.is_final) == ("payload_too_large", True)
+    found = trouble_of(grpc.aio.AioRpcError(code, nothing, nothing, details="too many pings"))
+    assert (found.slug, found.is_final) == ("", False)
+
+
 def _read_by_all(data: bytes) -> bool:
     """Let all readers read a trailer; return whether something was said in it."""
     found = said_by([(TRAILER, data)])
