@@ -169,8 +169,9 @@ def run(
     settings: str = "",
     *,
     serves_http: bool = False,
+    limit_s: float = _LIMIT_S,
 ) -> None:
-    """Run a test against nodes that serve."""
+    """Run a test against nodes that serve; it fails where it takes longer."""
     settings = settings or SETTINGS.format(timeout_us=timeout_us)
     (folder / "shout.py").write_text(MODEL, encoding="utf-8")
     with ServedCluster(
@@ -182,7 +183,7 @@ def run(
         async def main() -> None:
             scene = Scene(served, Cluster(served.clients))
             try:
-                async with asyncio.timeout(_LIMIT_S):
+                async with asyncio.timeout(limit_s):
                     await test(scene)
             except BaseException as error:
                 for name, process in scene.executors.items():
