@@ -88,9 +88,10 @@ KEEP      ?=
 demo: $(DEMO) ## real text through a cluster, of which some is killed: KEEP=1 keeps it up
 	@$(BIN)/python -m demo --sentences $(SENTENCES) $(if $(KEEP),--keep)
 
-# chaos: ## comes in a later release
-chaos:
-	@echo "make $@: comes in a later release; nothing was run" >&2; exit 2
+CHAOS_TIME ?= 20
+
+chaos: $(STAMP) ## real processes under faults, some seven minutes (as root): CHAOS_TIME=20 of each run
+	$(BIN)/python -m chaos selection --time $(CHAOS_TIME)
 
 clean: ## remove environments, caches and build output
 	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

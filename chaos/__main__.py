@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Annotated
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chaos.mutants import MUTANTS
 from chaos.mutation import Mutant, install
 from chaos.runner import CORES, SUITES, Verdict, digest_of, parse_seeds, run_seeds, summary
-from chaos.worlds import namespaces
+from chaos.worlds import groups, mounts, namespaces, owners
 from chaos.worlds.points import missed, without_points
+
+if TYPE_CHECKING:
+    from chaos.real import Asked
 
 _SEARCHED_SEEDS = range(500)
 
@@ -124,6 +130,89 @@ def mutants(
 
 
 @app.command()
+def run(
+    workload: Annotated[str, typer.Option(help="What clients do: see `python -m chaos list`.")],
+    nemesis: Annotated[str, typer.Option(help="What goes wrong: names, by commas.")] = "",
+    time: Annotated[float, typer.Option(help="Seconds of faults.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="0: one is drawn.")] = 0,
+    width: Annotated[int, typer.Option(help="Requests under way at one time.")] = 16,
+    config: Annotated[Path | None, typer.Option(help="Of the cluster.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of results.")] = None,
+    disks: Annotated[str, typer.Option(help="none, loop or tmpfs; empty: as is needed.")] = "",
+    broken: Annotated[str, typer.Option(help="A known bug: see `python -m chaos list`.")] = "",
+) -> None:
+    """Run real processes under faults. Exit code 1 if a promise broke, 2 if nothing could run."""
+    seed = seed or random.SystemRandom().randrange(1, 1 << 31)
+    print(f"seed {seed}", flush=True)
+    from chaos import real  # it imports the product
+
+    asked = real.Asked(
+        workload,
+        tuple(each.strip() for each in nemesis.split(",") if each.strip()),
+        time,
+        seed,
+        config or real.CONFIG,
+        out,
+        width,
+        disks,
+        program=("chaos.broken", broken) if broken else (),
+    )
+    if wrong := asked.check():
+        raise typer.BadParameter(wrong)
+    print(asked.again(), flush=True)
+    _run_real(asked)
+
+
+def _run_real(asked: Asked) -> None:
+    from chaos import real
+    from raftbatch.errors import CannotStart
+
+    try:
+        verdict = real.run(asked, partial(print, flush=True))
+    except (CannotStart, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    for finding in verdict.findings:
+        print(f"\n{finding}")
+    if verdict.findings:
+        print(f"\nagain: {asked.again()}")
+    print(f"all of it is in {asked.results()}: begin with README.md and timeline.html")
+    told: dict[str, object] = {
+        "seed": asked.seed,
+        "violations": len(verdict.findings),
+        "rules": sorted({each.rule for each in verdict.findings}),
+        "faults": verdict.counts["faults"],
+        **verdict.figures,
+    }
+    print(json.dumps(told))
+    raise typer.Exit(1 if verdict.findings else 0)
+
+
+@app.command()
+def selection(
+    time: Annotated[float, typer.Option(help="Seconds of faults in each run; 0: 20.")] = 0.0,
+) -> None:
+    """Run the selection of `make chaos` over real processes. Exit code 1 if a promise broke."""
+    from chaos import selection as chosen
+
+    _end(dict(chosen.run_all(time or chosen.TIME_S, partial(print, flush=True))))
+
+
+@app.command("list")
+def list_all() -> None:
+    """Name all suites, workloads, nemeses and broken products."""
+    from chaos import real
+    from chaos.broken import BROKEN
+
+    for suite in SUITES:
+        print(f"suite     {suite}")
+    for kind, name, description in real.listed():
+        print(f"{kind:9} {name:18} {description}")
+    for each in BROKEN.values():
+        print(f"broken    {each.name:18} {each.description}")
+
+
+@app.command()
 def clean() -> None:
     """Remove what a harness that was killed has left on this machine. Needs root."""
     if missing := namespaces.missing():
@@ -134,7 +223,12 @@ def clean() -> None:
         print(f"removed {namespace}, and what ran in it")
     for namespace in namespaces.ours():
         print(f"left {namespace}: who made it is alive")
-    print(json.dumps({"removed": len(removed)}))
+    ended = owners.clean()
+    for owner in sorted(set(ended)):
+        print(f"ended {ended.count(owner)} processes of {owner}")
+    for what in (gone := [*mounts.clean(), *groups.clean()]):
+        print(f"removed {what}")
+    print(json.dumps({"removed": len(removed) + len(gone), "ended": len(ended)}))
 
 
 def _find(name: str) -> tuple[str, Mutant]:

@@ -23,7 +23,6 @@ alone: however it ends, the kernel takes all of it away with the process.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import subprocess
 import sys
@@ -35,13 +34,12 @@ from random import Random
 from chaos.storage_process import MUTANTS, acknowledges
 from chaos.suites.storage import StorageNode
 from chaos.suites.storage_model import StorageModel, Violation
+from chaos.worlds.mounts import make_ext4, run, shut_down
 from raftbatch.errors import Fatal
 from raftbatch.realworld import RealFiles
 
 EXIT_BROKEN = 1
 
-_SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
-_NO_LOG_FLUSH = (2).to_bytes(4, sys.byteorder)  # not even the file system's journal is written
 _DISK_BYTES = 64 << 20
 _LINES_MAX = 250  # of a process that runs, before it is cut off
 _ACKNOWLEDGEMENTS_MAX = 60  # of one that stands still then
@@ -52,32 +50,24 @@ class Ext4:
     """A file system on an image in memory, whose power can be cut. Needs a private namespace."""
 
     def __init__(self, work: Path) -> None:
-        _run("mount", "-t", "tmpfs", "-o", f"size={2 * _DISK_BYTES}", "tmpfs", str(work))
+        run("mount", "-t", "tmpfs", "-o", f"size={2 * _DISK_BYTES}", "tmpfs", str(work))
         self._image = work / "image"
         self.path = work / "disk"
         self.path.mkdir()
-        with open(self._image, "wb") as image:
-            image.truncate(_DISK_BYTES)
-        # Without the lazy part, whose thread would write behind our back.
-        lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        _run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", lazy, str(self._image))
+        make_ext4(self._image, _DISK_BYTES)
         self.mount()
 
     def mount(self) -> None:
         """Mount it; the file system repairs itself from its journal."""
-        _run("mount", "-o", "loop", str(self._image), str(self.path))
+        run("mount", "-o", "loop", str(self._image), str(self.path))
 
     def unmount(self) -> None:
         """Unmount it; the loop device goes with it."""
-        _run("umount", str(self.path))
+        run("umount", str(self.path))
 
     def lose_power(self) -> None:
         """Let everything be lost that was not synced, and every later operation fail."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.ioctl(descriptor, _SHUTDOWN, _NO_LOG_FLUSH)
-        finally:
-            os.close(descriptor)
+        shut_down(self.path)
 
 
 @dataclass
@@ -151,13 +141,6 @@ class Rounds:
                 process.kill()
             for line in process.stdout.readlines():
                 self.model.take(line)
-
-
-def _run(*command: str) -> None:
-    """Run a command, whose words are shown if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def play(work: Path, seed: int, count: int, mutant: str | None) -> int:

@@ -21,6 +21,8 @@ from raftbatch.errors import InvalidRequest, RaftbatchError
 _NAMES = 1024
 """Ids of one record: an entry is applied in one turn of the loop."""
 
+_NO_OUTCOME = "the request has no outcome yet"
+
 
 class NamesApi(ApiBase):
     """See the module's docstring."""
@@ -37,6 +39,7 @@ class NamesApi(ApiBase):
             InvalidRequest: definite; a name is none, or there are too many.
             RaftbatchError: the leader's.
         """
+        self._check_names(names)
         answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
         return await self._for_each(r.Cancel, names, answers)
 
@@ -50,11 +53,41 @@ class NamesApi(ApiBase):
             InvalidRequest: definite; a name is none, or there are too many.
             RaftbatchError: the leader's.
         """
-        return await self._for_each(r.Acknowledge, names, (Verdict.OK,))
+        return await self._drop(r.Acknowledge, names)
 
     async def forget(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
         """Purge outcomes, as operators may; else as `acknowledge`."""
-        return await self._for_each(r.Forget, names, (Verdict.OK,))
+        return await self._drop(r.Forget, names)
+
+    async def _drop(
+        self, kind: type[r.Acknowledge | r.Forget], names: Sequence[Name]
+    ) -> list[Verdict | RaftbatchError]:
+        """Have outcomes dropped; what has nothing to drop is answered without an entry.
+
+        Else whoever says so for nothing, over and over, would fill the log. Nothing is said of
+        them before a barrier: a client may have read on another node what is not applied here.
+        """
+        self._check_names(names)
+        answers = [self._without_drop(name) for name in names]
+        if any(answer is not None for answer in answers):
+            self._check_open()
+            if not self._leader.is_ready:
+                await self._leader.ready()
+            await self._log.barrier()
+            answers = [self._without_drop(name) for name in names]
+        rest = [name for name, answer in zip(names, answers, strict=True) if answer is None]
+        dropped = iter(await self._for_each(kind, rest, (Verdict.OK,)))
+        return [next(dropped) if answer is None else answer for answer in answers]
+
+    def _without_drop(self, name: Name) -> Verdict | RaftbatchError | None:
+        """Return what is said of an id where nothing is kept of it here; None: there is."""
+        state = self._replica.state
+        known = state.dedupe.get("\0".join(name))
+        if known is None:
+            return error_of(Verdict.UNKNOWN_REQUEST)
+        if known >= 0:
+            return InvalidRequest(_NO_OUTCOME)
+        return None if state.ended[~known].is_kept else Verdict.OK
 
     async def _for_each(
         self,
@@ -62,17 +95,11 @@ class NamesApi(ApiBase):
         names: Sequence[Name],
         answers: tuple[Verdict, ...],
     ) -> list[Verdict | RaftbatchError]:
-        """Return what was done with each name; few records stand for many names.
+        """Return what was done with each name, which are checked; few records stand for many names.
 
         Raises:
-            InvalidRequest: definite; a name is none, or there are too many.
             RaftbatchError: the leader's; where some were done, it is the others' answer.
         """
-        if len(names) > self._config.names_max:
-            raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
-        for tenant, request_id in names:
-            check_name("tenant", tenant)
-            check_name("request id", request_id)
         parts = [names[first : first + _NAMES] for first in range(0, len(names), _NAMES)]
         if len(parts) <= 1:
             return await self._for_part(kind, names, answers) if parts else []
@@ -89,6 +116,13 @@ class NamesApi(ApiBase):
             elif not isinstance(each, BaseException):
                 found += each
         return found
+
+    def _check_names(self, names: Sequence[Name]) -> None:
+        if len(names) > self._config.names_max:
+            raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
+        for tenant, request_id in names:
+            check_name("tenant", tenant)
+            check_name("request id", request_id)
 
     async def _for_part(
         self,
@@ -110,7 +144,7 @@ class NamesApi(ApiBase):
             if verdict in answers:
                 found.append(verdict)
             elif verdict is Verdict.VOID:
-                found.append(InvalidRequest("the request has no outcome yet"))
+                found.append(InvalidRequest(_NO_OUTCOME))
             else:
                 message = said.get(place, "")
                 found.append(error_of(verdict, message, landed.retry_after_ms))

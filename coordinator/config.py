@@ -65,6 +65,10 @@ class ServerLimits:
             them; one more is refused at once.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
+        connection_age_ms_max: how old a connection may become, give or take a tenth; then the
+            client is asked to make another, which shows its certificate anew.
+        connection_grace_ms_max: how long calls that are under way, streams among them, may go on
+            then; what is left is cut, and goes on over another connection.
         http_connections_max: of the HTTP port; one more ends the oldest. Each serves one request.
         http_request_ms_max: how long such a connection may take in all, to ask and to read.
         http_request_bytes_max: what may come over it.
@@ -82,6 +86,8 @@ class ServerLimits:
     streams_max: int = 64
     calls_max: int = 4000
     connections_max: int = 1000
+    connection_age_ms_max: int = 3_600_000
+    connection_grace_ms_max: int = 10_000
     http_connections_max: int = 64
     http_request_ms_max: int = 5_000
     http_request_bytes_max: int = 16 << 10
@@ -111,6 +117,8 @@ class SessionLimits:
 
     Attributes:
         sessions_max: of all clients together; one more is refused.
+        caller_sessions_max: the same of one caller: of one certificate's name, or, where nobody
+            shows one, of one machine. So none can take all of them.
         taking_bytes_max: payloads that one session may have on their way to the log; beyond it no
             more is read, so a client is slowed down.
         in_flight_max: what one session may have under way; more is refused, and said so.
@@ -127,6 +135,7 @@ class SessionLimits:
     """
 
     sessions_max: int = 1000
+    caller_sessions_max: int = 500
     taking_bytes_max: int = 64 << 20
     in_flight_max: int = 16_384
     unread_bytes_max: int = 64 << 20

@@ -14,7 +14,7 @@ Relative paths are relative to the file, so that it works from every folder.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId, is_address, is_loopback, is_node_id
@@ -115,6 +115,10 @@ class ClusterFile:
     is_opaque: bool = False
     roles: Roles = NOBODY
     asks_clients: bool = True
+
+    def without_tls(self) -> ClusterFile:
+        """Return the same, as whoever has no certificates at hand may read it."""
+        return replace(self, is_secure=False)
 
     def check_listening(self) -> None:
         """Refuse ports that other machines reach and on which nobody says who it is.

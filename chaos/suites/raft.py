@@ -94,6 +94,7 @@ class RaftRun:
         constants = (
             (snapshotting, "PIECE_BYTES_MAX", options.piece_bytes),
             (applying, "_APPLY_BYTES_MAX", options.apply_bytes),
+            (applying, "_ENTRY_BYTES_MIN", 0),  # logs are short, and snapshots many
         )
         try:
             with tuned(*constants), loop:

@@ -102,6 +102,7 @@ class SchedulerRun:
         constants = (
             (snapshotting, "PIECE_BYTES_MAX", self._options.piece_bytes),
             (applying, "_APPLY_BYTES_MAX", self._options.apply_bytes),
+            (applying, "_ENTRY_BYTES_MIN", 0),  # logs are short, and snapshots many
             (time_note, "NOTE_S", _NOTE_S),
             (agreement, "EVERY", _COMPARED_EVERY),
         )

@@ -24,7 +24,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import permutations
@@ -223,10 +223,15 @@ class Fabric:
         """Drop this share of frames, send that share twice; what else holds for the link stays."""
         self._change(self._pairs(a, b, one_way), loss=loss, duplicate=duplicate)
 
-    def heal(self) -> None:
-        """Let every link be as in the beginning: what was on its way arrives at once."""
+    def heal(self, pairs: Collection[tuple[str, str]] | None = None) -> None:
+        """Let links be as in the beginning: what was on its way arrives at once.
+
+        Args:
+            pairs: those from the first to the second of each; None: all.
+        """
         with self._lock:
-            self._tell({pair: Rule() for pair, rule in self._rules.items() if rule != Rule()})
+            changed = [pair for pair, rule in self._rules.items() if rule != Rule()]
+            self._tell({pair: Rule() for pair in changed if pairs is None or pair in pairs})
 
     def rule(self, a: str, b: str) -> Rule:
         """Return what holds from a to b."""

@@ -5,9 +5,7 @@ harness left behind. What must never live here: what happens on the cable
 (`chaos.worlds.switch`), or to nodes (`chaos.worlds.fabric`, which calls this, as does
 `python -m chaos clean`). Needs root, `ip` and /dev/net/tun.
 
-A name says who made it: `rbchaos-<pid>-<start>-<network>-<node>`, where `start` is when that
-process began, in the kernel's ticks: another process of the same pid is another one. Nothing is
-touched whose name is not of this form, and nothing of a process that lives.
+A name says who made it, see `chaos.worlds.owners`: `rbchaos-<pid>-<start>-<network>-<node>`.
 
 An interface is gone as soon as nobody holds its descriptor, so only a namespace, and what runs
 in it, can be left behind.
@@ -21,18 +19,17 @@ import ipaddress
 import json
 import os
 import re
-import select
 import shutil
-import signal
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "rbchaos"
-_NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-([\w.]+)")
+from chaos.worlds.owners import PREFIX, end_processes, lives, own_name, owner_of
+
+_NAME = re.compile(rf"{PREFIX}-\d+-\d+-\d+-[\w.]+")
 _NODE = re.compile(r"[\w.]{1,64}")
 _NETNS = Path("/run/netns")
 _TUN = Path("/dev/net/tun")
@@ -44,7 +41,6 @@ _IFREQ = struct.Struct("16sH22x")
 
 _NETWORKS = 256  # 10.77.0.0/24 to 10.77.255.0/24
 _QUEUE_FRAMES = 10_000  # sent and not yet read by the switch: more than any TCP window holds
-_END_S_MAX = 10.0  # for a killed process to be gone
 
 
 def missing() -> str:
@@ -96,7 +92,7 @@ class Network:
         """Return the name of the namespace of a node."""
         if not _NODE.fullmatch(node):
             raise ValueError(f"no name for a node: {node!r}")
-        return f"{PREFIX}-{os.getpid()}-{_started(os.getpid())}-{self.number}-{node}"
+        return f"{own_name()}-{self.number}-{node}"
 
     def address(self, port: int) -> str:
         """Return the address of a port, which is 0 to 253."""
@@ -161,20 +157,7 @@ def remove_namespace(namespace: str) -> None:
     """End all that runs in a namespace of ours, and remove it."""
     if not _NAME.fullmatch(namespace):
         raise ValueError(f"not ours: {namespace}")
-    # A process may start another while we look.
-    while ends := list(_processes(namespace)):
-        try:
-            for end in ends:
-                try:
-                    signal.pidfd_send_signal(end, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            for end in ends:
-                if not select.select([end], [], [], _END_S_MAX)[0]:
-                    raise RuntimeError(f"{namespace}: a process there does not end")
-        finally:
-            for end in ends:
-                os.close(end)
+    end_processes(_is_in(namespace), namespace)
     try:
         run_ip("netns", "delete", namespace)
     except RuntimeError:
@@ -190,7 +173,7 @@ def ours() -> list[str]:
 
 def leftovers() -> list[str]:
     """Return the namespaces whose makers are gone."""
-    return [name for name in ours() if not _maker_lives(name)]
+    return [name for name in ours() if not lives(owner_of(name))]
 
 
 def clean() -> list[str]:
@@ -211,42 +194,10 @@ def run_ip(*arguments: str, words: str | None = None) -> str:
     return done.stdout
 
 
-def _maker_lives(namespace: str) -> bool:
-    match = _NAME.fullmatch(namespace)
-    assert match is not None
-    return _started(int(match[1])) == int(match[2])
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process began; None if it is gone, or a zombie."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The second field is a name, in parentheses, that may hold anything.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
-def _processes(namespace: str) -> Iterator[int]:
-    """Yield a descriptor of each process in a namespace, for the caller to close."""
+def _is_in(namespace: str) -> Callable[[int], bool]:
+    """Return whether a process is in a namespace, as a function of its number."""
     place = _NETNS / namespace
     if not place.exists():
-        return
+        return lambda _: False
     there = place.stat()
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            descriptor = os.pidfd_open(int(entry))
-        except (ProcessLookupError, OSError):  # the latter: a thread, or gone
-            continue
-        try:
-            # Looked at after the descriptor was opened: it is of the process that we hold.
-            is_in = os.path.samestat(os.stat(f"/proc/{entry}/ns/net"), there)
-        except OSError:  # it has ended
-            is_in = False
-        if is_in:
-            yield descriptor
-        else:
-            os.close(descriptor)
+    return lambda pid: os.path.samestat(os.stat(f"/proc/{pid}/ns/net"), there)

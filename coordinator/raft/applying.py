@@ -26,6 +26,10 @@ _APPLY_ENTRIES_MAX = 64
 """The same in number: some ten milliseconds. A mebibyte of small entries would take longer than an
 election waits for a vote, and a node that has just started has all of its log to apply."""
 
+_ENTRY_BYTES_MIN = 1 << 10
+"""What an entry counts as at least, until a snapshot is taken. A start applies all entries behind
+the newest one, and each takes time, however small: 64 MiB are so at most 65,536 entries."""
+
 _RETRY_S = 0.05
 """How soon a piece of a snapshot is asked for again."""
 
@@ -60,8 +64,8 @@ class Applying:
         journal: where the entries are.
         snapshotting: its snapshots, from the loop's side.
         replica: the state machine, empty.
-        capture_bytes_min: entries applied before a snapshot is taken; or twice
-            the last one's size, if that is more.
+        capture_bytes_min: entries applied before a snapshot is taken; or twice the last one's
+            size, if that is more. Small ones count as a kibibyte.
         on_captured: called when a snapshot is durable.
         on_applied: told each entry after the replica was given it.
         on_installed: told index and term of a snapshot the replica was given.
@@ -97,7 +101,7 @@ class Applying:
         self._is_reading = False
         self._next: tuple[Entry, ...] = ()  # committed, in order, the first after `index`
         self._installing: asyncio.Task[None] | None = None
-        self._bytes = 0  # of entries applied since the last snapshot
+        self._bytes = 0  # of entries applied since the last snapshot, as they count
         self.index = 0
         self.config = b""
 
@@ -176,9 +180,10 @@ class Applying:
             else:
                 self._replica.apply(entry)
             self.index = entry.index
-            size += record_bytes(len(entry.data))
+            length = record_bytes(len(entry.data))
+            size += length
+            self._bytes += max(length, _ENTRY_BYTES_MIN)
             self._on_applied(entry)
-        self._bytes += size
         return size
 
     def _has_read(self, commit: int, future: Future[tuple[Entry, ...]]) -> None:

@@ -66,8 +66,8 @@ class LogConfig:
         timing: timers.
         window: how much is under way to a follower.
         snapshot_bytes_min: entries applied since the last snapshot, in bytes, before
-            another is taken; or twice the last snapshot's size, if that is more.
-            Smaller ones restart faster and write more.
+            another is taken; or twice the last snapshot's size, if that is more. An entry
+            counts as 1,024 at least. Smaller ones restart faster and write more.
         stagger_bytes: added for each place of this node in the order of ids, and
             for the leader once more than all, so that nodes do not pause together.
     """

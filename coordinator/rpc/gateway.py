@@ -19,16 +19,16 @@ from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node
 from coordinator.rpc import values
+from coordinator.rpc.callers import OpenSessions, caller
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.session import Session
-from raftbatch.errors import Fatal, Overloaded, RaftbatchError
+from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
 T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_RETRY_MS = 100
 _ANSWER_S = 0.05  # before a call's end: an answer that says what is not known comes in time
 
 
@@ -43,7 +43,7 @@ class GatewayService:
     def __init__(self, node: Node, forwarder: Forwarder) -> None:
         self._node = node
         self._forwarder = forwarder
-        self._sessions = 0
+        self._sessions = OpenSessions(node.config.sessions)
         self._api_config: ApiConfig = node.config.scheduler.api
 
     async def Submit(  # noqa: N802 - the name of the call, as are all below
@@ -141,17 +141,12 @@ class GatewayService:
         context: Context,
     ) -> None:
         """Serve one stream to its end."""
-        limits = self._node.config.sessions
+        limits, who = self._node.config.sessions, caller(context)
         try:
             api = self._node.api
-            if self._sessions >= limits.sessions_max:
-                raise Overloaded(
-                    f"{self._sessions} sessions are open: use one of them for many requests",
-                    retry_after_ms=_RETRY_MS,
-                )
+            self._sessions.begin(who)
         except RaftbatchError as error:
             await abort(context, error, self._node.client_address)
-        self._sessions += 1
         session = Session(self._node, api, self._forwarder, limits)
         try:
             await session.serve(context)
@@ -159,7 +154,7 @@ class GatewayService:
         except (RaftbatchError, Fatal) as error:
             failure = error
         finally:
-            self._sessions -= 1
+            self._sessions.end(who)
             session.end()
         # Whoever reads nothing does not read this either, and would hold the session open.
         await abort(context, failure, self._node.client_address)

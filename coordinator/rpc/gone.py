@@ -20,8 +20,9 @@ import grpc
 import grpc.aio
 
 from coordinator.node import Node
+from coordinator.rpc.callers import Context
 from coordinator.rpc.errors import abort
-from coordinator.rpc.rights import Context, Details, alike
+from coordinator.rpc.rights import Details, alike
 from raftbatch.errors import OutcomeUnknown
 
 if TYPE_CHECKING:

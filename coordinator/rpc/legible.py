@@ -20,8 +20,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from coordinator.node import Node
+from coordinator.rpc.callers import Context
 from coordinator.rpc.errors import abort
-from coordinator.rpc.rights import Context, Details, guarded
+from coordinator.rpc.rights import Details, guarded
 from raftbatch.errors import InvalidRequest
 
 if TYPE_CHECKING:

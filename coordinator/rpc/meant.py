@@ -15,8 +15,9 @@ import grpc
 import grpc.aio
 
 from coordinator.node import Node
+from coordinator.rpc.callers import Context
 from coordinator.rpc.errors import abort
-from coordinator.rpc.rights import Context, Details
+from coordinator.rpc.rights import Details
 from raftbatch.channels import CLUSTER_KEY
 from raftbatch.errors import InvalidRequest
 

@@ -66,6 +66,9 @@ class ClientPort:
                 ("grpc.max_send_message_length", limits.message_bytes_max),
                 ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
                 ("grpc.max_allowed_incoming_connections", limits.connections_max),
+                # A certificate is looked at as a connection begins, so none goes on for ever.
+                ("grpc.max_connection_age_ms", limits.connection_age_ms_max),
+                ("grpc.max_connection_age_grace_ms", limits.connection_grace_ms_max),
                 # Whoever says nothing keeps no descriptor.
                 ("grpc.server_handshake_timeout_ms", 3_000),
                 # A client that is gone without a word is noticed.

@@ -27,12 +27,12 @@ import grpc.aio
 from coordinator.core.batches import is_current
 from coordinator.node import Node
 from coordinator.replica import Replica
+from coordinator.rpc.callers import Context, certificate
 from coordinator.rpc.errors import abort
 from raftbatch.errors import NoLeader, PermissionDenied, RaftbatchError
 from raftbatch.roles import Role, lacking
 from raftbatch.v1 import dispatch_pb2
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Details = grpc.HandlerCallDetails
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Rights(grpc.aio.ServerInterceptor):
         Raises:
             PermissionDenied, NoLeader: definite.
         """
-        name, uris = _certificate(context)
+        name, uris = certificate(context)
         roles = self._node.access.roles(name, uris)
         if roles.isdisjoint(needed):
             raise PermissionDenied(lacking(name, roles, needed, method))
@@ -128,14 +128,6 @@ class Rights(grpc.aio.ServerInterceptor):
         batch = replica.state.batches.get(lapse.batch)
         if batch is not None and is_current(batch, lapse.attempt, lapse.fence):
             yield batch.executor
-
-
-def _certificate(context: Context) -> tuple[str | None, list[str]]:
-    """Return the common name and the URIs of the certificate that the caller has shown."""
-    found = context.auth_context()
-    names = [each.decode(errors="replace") for each in found.get("x509_common_name", ())]
-    uris = [each.decode(errors="replace") for each in found.get("peer_uri", ())]
-    return names[0] if len(names) == 1 else None, uris
 
 
 def guarded(

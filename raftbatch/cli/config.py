@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from raftbatch.cli.calls import usage
+from raftbatch.cli.calls import EXIT_FAILED, usage
 from raftbatch.cli.text import Table, printable, terminal
 
 app = typer.Typer(name="config", no_args_is_help=True, help="Look at a configuration file.")
@@ -25,24 +25,49 @@ def _group() -> None:
 @app.command()
 def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A cluster's configuration.")],
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node", metavar="NAME", help="Look at this machine too, for this node to start on."
+        ),
+    ] = "",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="As nodes are to be started with it.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All that was found, as JSON.")] = False,
 ) -> None:
     """Read a configuration file and print what it says, defaults included, or what is wrong.
 
-    Exit status: 0 it is right, 2 it is not.
+    What executors are told is looked at too, and limits that can never be reached, since others
+    always come first. With --node: the node's certificates, its ports, its data directory and
+    the space there, on the machine that this runs on.
+
+    Exit status: 0 it is right, 1 a limit can never be reached, or the node could not start here,
+    2 the file is wrong.
     """
-    from coordinator.config import load_all
+    from coordinator.limits import unreachable
+    from raftbatch.cli.checking import checked, unready
     from raftbatch.errors import InvalidRequest
-    from raftbatch.realworld import RealFiles
 
     try:
-        nodes = load_all(RealFiles(), file)
+        nodes = checked(file, is_insecure=insecure)
+        chosen = nodes[0].cluster.node(node) and node if node else ""
     except InvalidRequest as error:
         raise usage(error.message) from None
-    tables = _tables(nodes[0])
+    found = unreachable(nodes[0])
+    missing = [text for each in nodes if each.node_id == chosen for text in unready(each)]
     if as_json:
-        typer.echo(json.dumps({"cluster": nodes[0].cluster.name, "nodes": _nodes(nodes)} | tables))
-        return
+        told = {"cluster": nodes[0].cluster.name, "nodes": _nodes(nodes)} | _tables(nodes[0])
+        typer.echo(json.dumps(told | {"unreachable": found, "unready": missing}))
+    else:
+        _print(file, nodes)
+        for text in [*found, *(f"{chosen} cannot start here: {each}" for each in missing)]:
+            typer.echo(f"Error: {printable(text)}", err=True)
+    if found or missing:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print(file: str, nodes: list[Any]) -> None:
     write = terminal()
     first = nodes[0].cluster
     security = "TLS" if first.is_secure else "no TLS"
@@ -54,7 +79,7 @@ def check(
     for each in _nodes(nodes):
         table.add([printable(each[column]) or "-" for column in columns], "")
     table.flush()
-    for name, values in tables.items():
+    for name, values in _tables(nodes[0]).items():
         write("", "")
         write(f"[{name}]", "bold")
         for key, value in values.items():
@@ -88,4 +113,5 @@ def _tables(node: Any) -> dict[str, dict[str, int]]:
         "storage": storage["journal"] | storage["snapshots"] | storage["retention"],
         "transport": dataclasses.asdict(node.transport),
         "server": dataclasses.asdict(node.server),
+        "sessions": dataclasses.asdict(node.sessions),
     }

@@ -71,6 +71,7 @@ def up(
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    from raftbatch.cli.checking import checked
     from raftbatch.cli.up_view import view
     from raftbatch.errors import CannotStart, InvalidRequest
     from raftbatch.local import LocalCluster
@@ -87,6 +88,7 @@ def up(
                 nodes=nodes,
                 executors=executors,
                 keeps_ports=True,
+                check=checked,
             )
             stack.enter_context(cluster)
             shown = view(cluster, is_kept=not temporary, as_json=as_json)

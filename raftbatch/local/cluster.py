@@ -9,7 +9,7 @@ time.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock
@@ -45,6 +45,8 @@ class LocalCluster:
         executors: how many; None: 2, or none where no model says what executors run.
         keeps_ports: whether a new cluster gets the addresses that its configuration names, where
             nobody uses one of them; else, and without this, free ports.
+        check: told the path of the configuration before anything is started; raises
+            InvalidRequest where it is wrong. None: processes find out as they start.
 
     Attributes:
         directory: of it.
@@ -66,8 +68,9 @@ class LocalCluster:
         nodes: int | None = None,
         executors: int | None = None,
         keeps_ports: bool = False,
+        check: Callable[[str], object] | None = None,
     ) -> None:
-        self._place = place = ClusterDirectory(directory, config, nodes, keeps_ports)
+        self._place = place = ClusterDirectory(directory, config, nodes, keeps_ports, check)
         self._processes: dict[str, LocalProcess] = {}
         self._never = Event()
         self._gate = Lock()

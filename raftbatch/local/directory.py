@@ -12,9 +12,10 @@ Called by: `cluster`.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from raftbatch.config import load
@@ -34,7 +35,7 @@ class ClusterDirectory:
 
     Args:
         path: of the directory.
-        config, nodes, keeps_ports: as of `LocalCluster`.
+        config, nodes, keeps_ports, check: as of `LocalCluster`.
 
     Attributes:
         path: of the directory.
@@ -50,8 +51,14 @@ class ClusterDirectory:
     """
 
     def __init__(
-        self, path: Path, config: Path | None, nodes: int | None, keeps_ports: bool
+        self,
+        path: Path,
+        config: Path | None,
+        nodes: int | None,
+        keeps_ports: bool,
+        check: Callable[[str], object] | None = None,
     ) -> None:
+        self._check = check or (lambda _path: None)
         self.path = path
         self.config = path / _FILE
         self.source = str(config or self.config)
@@ -78,11 +85,13 @@ class ClusterDirectory:
             self._check_founded()
             if text is not None:
                 self._write(text)
+            else:
+                self._check(str(self.config))
             self.file = load(self._files, str(self.config))
         except BaseException:
             self._lock.release()
             if is_new:  # whatever is wrong, nothing is left of the try
-                rmtree(path, ignore_errors=True)
+                self._vanish()
             raise
 
     def data_dir(self, node: str) -> Path:
@@ -102,6 +111,14 @@ class ClusterDirectory:
     def release(self) -> None:
         """Give the directory free. Harmless when called twice."""
         self._lock.release()
+
+    def _vanish(self) -> None:
+        """Remove the directory, which holds what `__init__` has made and nothing else."""
+        with suppress(OSError):
+            for name in (_FILE, "lock"):
+                (self.path / name).unlink(missing_ok=True)
+            (self.path / "logs").rmdir()
+            self.path.rmdir()
 
     def _chosen(
         self,
@@ -139,9 +156,8 @@ class ClusterDirectory:
         new = self.config.with_suffix(".new")
         try:
             new.write_text(text, "utf-8")
-            found = load(self._files, str(new))
-            found.check_listening()  # as nodes do
-            found.operator()  # as we will be asked to show it
+            load(self._files, str(new)).operator()  # as we will be asked to show it
+            self._check(str(new))
             new.replace(self.config)
         except InvalidRequest as error:
             new.unlink()

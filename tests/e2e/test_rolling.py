@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from raftbatch.client import ClientOptions
+from raftbatch.client import AsyncClient, ClientOptions
 from tests.e2e.executor_scene import Scene, run
 from tests.e2e.flow import Flow, settled
 
@@ -31,6 +31,12 @@ outputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
 [models.echo.executor]
 module = "executor.examples.echo"
 class = "Echo"
+[models.shout]
+inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
+[models.shout.executor]
+file = "shout.py"
+class = "Shout"
+options = { mark = "!" }
 [leader]
 lease_ms = 10_000
 """
@@ -58,17 +64,24 @@ def test_restart_of_every_process_in_turn_is_nothing_to_clients(
     async def test(scene: Scene) -> None:
         served = scene.served
         executors = {name: await scene.start(name) for name in ("x1", "x2")}
-        load = Load(list(served.clients.values()))
+        addresses = list(served.clients.values())
+        load = Load(addresses)
         async with AsyncExitStack() as stack:
             for flow in load.flows:
                 await stack.enter_async_context(flow)
             await load.goes_on(with_executor="x1")
+            # A batch that runs all the while; nobody runs it again.
+            client = await stack.enter_async_context(AsyncClient(addresses))
+            long = await client.submit("shout", "slow")
+            await scene.running()
             for node in NODES:  # the leader among them
                 assert await asyncio.to_thread(served.processes[node].terminate) == 0
                 await load.goes_on()
                 served.start(node)
                 await asyncio.to_thread(served.ready, node)
                 await asyncio.to_thread(served.leader)
+            scene.go()
+            assert (await long.result()).value == "SLOW!"
             for name, each in executors.items():
                 assert await asyncio.to_thread(each.terminate) == 0
                 assert each.logged("executor.left")[-1]["why"] == "drained"
@@ -83,7 +96,9 @@ def test_restart_of_every_process_in_turn_is_nothing_to_clients(
         for flow in load.flows:
             record_property("asked", flow.begun)
             record_property("slowest_s", flow.slowest_s)
-        reruns = await asyncio.to_thread(settled, served, sum(each.begun for each in load.flows))
+        reruns = await asyncio.to_thread(
+            settled, served, 1 + sum(each.begun for each in load.flows)
+        )
         assert reruns == [0, 0, 0], "who drains gives back what it has not begun"
 
     run(tmp_path, test, NODES, settings=SETTINGS)

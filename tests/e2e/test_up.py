@@ -127,7 +127,17 @@ def test_up_refuses_models_that_the_cluster_was_not_founded_with(tmp_path: Path)
     LocalCluster(tmp_path).close()
 
 
-@pytest.mark.parametrize("text", ["[models.", "[model.mine]", "[nodes]", "[nodes.n1]\npeer = 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[models.",
+        "[model.mine]",
+        "[nodes]",
+        "[nodes.n1]\npeer = 1",
+        "[timing]\nheartbeet_ms = 5",
+        "[models.mine.executor]\nfile = 'a.py'",
+    ],
+)
 def test_up_says_what_is_wrong_with_a_configuration(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.toml").write_text(text, "utf-8")
     status, said = command(tmp_path, "up", "mine.toml")

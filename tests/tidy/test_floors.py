@@ -34,6 +34,7 @@ FLOORS: dict[str, set[str]] = {
 
 # Commands that may import upper floors, inside a function only.
 DEFERRED = {
+    "raftbatch.cli.checking": "reads a configuration as coordinators and executors do",
     "raftbatch.cli.config": "checks what only a coordinator reads",
     "raftbatch.cli.executor": "runs an executor",
     "raftbatch.cli.models": "runs a model",

@@ -172,7 +172,7 @@ ALLOWED: dict[tuple[str, str], str] = {
 # as every other command does, must not bring the real world.
 ALLOWED_IN_FUNCTIONS: dict[tuple[str, str], str] = {
     ("raftbatch/cli/calls.py", "raftbatch.realworld"): "reads configuration and certificates",
-    ("raftbatch/cli/config.py", "raftbatch.realworld"): "reads a configuration",
+    ("raftbatch/cli/checking.py", "raftbatch.realworld"): "reads a configuration, and looks here",
     ("raftbatch/cli/executor.py", "raftbatch.realworld"): "runs an executor",
     ("raftbatch/cli/log.py", "raftbatch.realworld"): "reads the files of a coordinator",
     ("raftbatch/cli/models.py", "pathlib.Path"): "reads a model's file, or a configuration",

@@ -323,20 +323,6 @@ def test_each_id_of_a_cancel_has_its_own_answer(loop: VirtualLoop) -> None:
     assert node.submits(submission("never")) == [Ticket("never", 0)]
 
 
-@pytest.mark.parametrize("what", ["acknowledge", "forget"])
-def test_each_id_of_an_acknowledgement_has_its_own_answer(loop: VirtualLoop, what: str) -> None:
-    node = Asked(loop)
-    node.admit("open", "done")
-    node.one(r.Cancel(("t",), ("done",)))
-    call = node.api.acknowledge if what == "acknowledge" else node.api.forget
-    answers = node.gets(call([("t", "done"), ("t", "open"), ("t", "none")]))
-    assert answers[0] is Verdict.OK
-    assert [type(each) for each in answers[1:]] == [InvalidRequest, UnknownRequest]
-    assert isinstance(node.state.request("t", "done"), Outcome)
-    with pytest.raises(OutcomeForgotten):
-        node.gets(node.api.outcome("t", "done", timeout_ms=0))
-
-
 def test_bounds_of_ids(loop: VirtualLoop) -> None:
     node = Asked(loop, ApiConfig(names_max=2))
     with pytest.raises(InvalidRequest, match="3 ids at once, at most 2"):

@@ -1,0 +1,196 @@
+"""`python -m chaos.broken NAME serve …`: `raftbatch` with a known bug, as a process of a world.
+
+    python -m chaos run --workload submit --nemesis pause-executor --broken fence-off
+
+Each shows that a checker of real processes finds what it is there for. What lives here: the bugs,
+each a mutant of the product's text, and putting one in place. What must never live here: an import
+of the product at the top: the mutant has to be there before. Called by: worlds, as a process; the
+command line, for the names.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from chaos.mutation import Mutant, install
+
+_CORE = "coordinator.core."
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A bug.
+
+    Attributes:
+        name: of it.
+        description: in a line.
+        mutants: that make it.
+        found_by: a run that finds it: workload, nemeses, seconds, seed.
+        rules: of which at least one is among the findings.
+    """
+
+    name: str
+    description: str
+    mutants: tuple[Mutant, ...]
+    found_by: tuple[str, tuple[str, ...], float, int]
+    rules: tuple[str, ...]
+
+
+def _mutant(name: str, module: str, old: str, new: str) -> Mutant:
+    return Mutant(name, module, old, new, "tests/e2e/test_broken.py")
+
+
+_ALL = (
+    Broken(
+        "dedupe-off",
+        "a request id that is known is admitted again",
+        (
+            _mutant(
+                "dedupe-off-in-the-core",
+                _CORE + "admission",
+                "        if len(set(self._names)) < count or not",
+                "        if False and not",
+            ),
+            _mutant(
+                "dedupe-off-at-the-door",
+                "coordinator.api_requests",
+                "        if known is None:\n            return hashed\n",
+                "        return hashed\n",
+            ),
+        ),
+        ("submit", (), 4.0, 1),
+        ("lost-ticket", "doubled-outcome", "doubled-admission"),
+    ),
+    Broken(
+        "slot-leaks",
+        "the slot of every 32nd batch is never returned",
+        (
+            _mutant(
+                "slot-not-returned",
+                _CORE + "slots",
+                "            if not stopped or (each.batch, each.fence) != (batch, fence)\n",
+                "            if not stopped or not batch % 32"
+                " or (each.batch, each.fence) != (batch, fence)\n",
+            ),
+            _mutant(
+                "slot-not-freed",
+                _CORE + "executors",
+                "        if held.is_lapsed and (held.batch, held.fence) in stopped:\n",
+                "        if held.is_lapsed and held.batch % 32"
+                " and (held.batch, held.fence) in stopped:\n",
+            ),
+        ),
+        ("submit", (), 4.0, 1),
+        ("leaked-slot", "stuck-request"),
+    ),
+    Broken(
+        "refuses-what-it-took",
+        "some requests are refused definitely, and are admitted",
+        (
+            _mutant(
+                "refuses-what-it-took",
+                "coordinator.submitting",
+                "            case Verdict.OK:\n",
+                "            case Verdict.OK if result.index % 8 == 0:\n"
+                "                self.refuse(place, error_of(Verdict.INVALID_REQUEST, 'no', 0))\n"
+                "            case Verdict.OK:\n",
+            ),
+        ),
+        ("submit", (), 4.0, 1),
+        ("failed-took-effect",),
+    ),
+    Broken(
+        "replica-skips",
+        "the replica of n2 leaves out entries",
+        (
+            _mutant(
+                "replica-skips",
+                "coordinator.replica",
+                "        if not entry.data or entry.is_config:\n",
+                "        if not entry.data or entry.is_config or (\n"
+                "            entry.index % 13 == 0 and 'n2' in __import__('sys').argv\n"
+                "        ):\n",
+            ),
+        ),
+        ("submit", (), 4.0, 1),
+        ("died", "diverged-digest", "not-alive", "lost-ticket"),
+    ),
+    Broken(
+        "fence-off",
+        "a report counts whichever attempt it is of, and whoever made it",
+        (
+            _mutant(
+                "fence-off",
+                _CORE + "batches",
+                "    return bool(batch.executor) and batch.fence == fence"
+                " and batch.assigned == attempt\n",
+                "    return bool(batch.executor)\n",
+            ),
+            _mutant(
+                "reporter-not-looked-at",
+                _CORE + "reports",
+                "        or batch.executor != record.executor\n"
+                "        or batch.incarnation != record.incarnation\n",
+                "",
+            ),
+        ),
+        ("long", ("pause-executor",), 20.0, 1),
+        ("false-outcome", "stuck-request", "died"),
+    ),
+    Broken(
+        "answers-before-commit",
+        "a ticket is given before its entry is on a majority",
+        (
+            _mutant(
+                "answers-before-commit",
+                "coordinator.leader",
+                "        key = proposal.term, proposal.index\n",
+                "        for ask in sent.group.admitting:\n"
+                "            ask.done(Landed(proposal.index, Verdict.OK, '', proposal.index))\n"
+                "        sent.group.admitting.clear()\n"
+                "        key = proposal.term, proposal.index\n",
+            ),
+            _mutant(  # else a leader that hears nothing answers those of two entries alone
+                "many-entries-in-flight",
+                "coordinator.leader_parts",
+                "    entries_inflight_max: int = 2\n",
+                "    entries_inflight_max: int = 64\n",
+            ),
+        ),
+        ("submit", ("isolate-leader",), 12.0, 1),
+        ("lost-ticket", "unasked"),
+    ),
+    Broken(
+        "fsync-off",
+        "nothing is ever synced",
+        (
+            _mutant(
+                "fsync-off",
+                "raftbatch.realworld.files",
+                "            os.fdatasync(self._descriptor)\n",
+                "            pass\n",
+            ),
+        ),
+        ("submit", ("power-loss-all",), 12.0, 1),
+        ("lost-ticket", "lost-entry", "not-healed", "died"),
+    ),
+)
+
+BROKEN = {each.name: each for each in _ALL}
+
+
+def main() -> None:
+    """Put the bug in place that the first argument names, then be `raftbatch`."""
+    name = sys.argv.pop(1)
+    if name not in BROKEN:
+        sys.exit(f"there is no bug {name!r}: {', '.join(BROKEN)}")
+    for mutant in BROKEN[name].mutants:
+        install(mutant)
+    from raftbatch.local.child import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

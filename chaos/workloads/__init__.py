@@ -1,0 +1,52 @@
+"""Workloads over real processes: what clients and operators do while nemeses do theirs.
+
+Each is a value with the coroutine that does it; it returns once all that it began has ended. What
+lives here: the table of them. What must never live here: what they do. Called by: `chaos.running`,
+the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from chaos.workloads import clients, operators
+from chaos.workloads.scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload.
+
+    Attributes:
+        name: of it.
+        description: in a line.
+        run: does it, until the scene is over and all that was begun has ended.
+        harms_executors: whether it kills executors by what it asks for.
+    """
+
+    name: str
+    description: str
+    run: Callable[[Scene], Awaitable[None]]
+    harms_executors: bool = False
+
+
+WORKLOADS = {
+    each.name: each
+    for each in (
+        Workload(
+            "submit", "submit, again under the same id, read the outcome twice", clients.submit
+        ),
+        Workload("cancel", "cancel in each stage, before it comes, and in storms", clients.cancel),
+        Workload("deadline", "short timeouts, more than executors can do", clients.deadline),
+        Workload("overload", "three times what executors can do", clients.overload),
+        Workload(
+            "poison", "requests that raise, exit, crash and hang the model", clients.poison, True
+        ),
+        Workload("long", "requests that run for seconds", clients.long),
+        Workload("drain", "executors leave in good order and come back", operators.drain),
+        Workload("rolling", "each node in turn is stopped and started", operators.rolling),
+        Workload("membership", "nodes are removed, wiped and added again", operators.membership),
+        Workload("soak", "all that clients do, mixed", clients.soak, True),
+    )
+}
