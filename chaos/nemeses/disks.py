@@ -13,6 +13,7 @@ from random import Random
 from chaos.nemeses.kinds import Act, Heal, Nemesis, leader_or_any, restarting
 from chaos.worlds.preloaded import Faults
 from chaos.worlds.processes import ProcessWorld
+from raftbatch.local import configuration
 
 _POWER = frozenset({"power"})
 _DISK = frozenset({"disk"})
@@ -62,6 +63,20 @@ def _fill(choose: Choose) -> Act:
         return heal
 
     return act
+
+
+def _lower(world: ProcessWorld, rng: Random) -> Heal:
+    """Leave so much on every disk that nothing new is admitted, and what is there can end."""
+    storage = configuration.parsed(world.config.read_text("utf-8"), str(world.config))["storage"]
+    left = (storage["disk_low_bytes"] + storage["disk_reserve_bytes"]) // 2
+    for node in world.nodes:
+        world.disks[node].fill(left)
+
+    def heal() -> None:
+        for node in world.nodes:
+            world.disks[node].free()
+
+    return heal
 
 
 def _set_read_only(world: ProcessWorld, rng: Random) -> Heal:
@@ -120,6 +135,7 @@ DISKS = (
     Nemesis("fill-disk", "leave no space on a node's disk", _fill(_one), _DISK),
     Nemesis("fill-disk-leader", "leave no space on the leader's disk", _fill(_leader), _DISK),
     Nemesis("fill-disk-all", "leave no space on any disk", _fill(_all), _DISK),
+    Nemesis("low-disk-all", "leave little space on all disks: nothing new fits", _lower, _DISK),
     Nemesis("read-only-disk", "a node's disk refuses all writing", _set_read_only, _POWER),
     Nemesis("slow-fsync", "a node's syncs take long", _break_syncs(_one, _slow), _PRELOAD),
     Nemesis("slow-fsync-leader", "the leader's do", _break_syncs(_leader, _slow), _PRELOAD),

@@ -218,7 +218,7 @@ class ProcessWorld:
 
     def pause(self, name: str) -> None:
         """Let a process, and what it started, stand still. Harmless where it has ended."""
-        self._processes[name].send(signal.SIGSTOP)
+        self._processes[name].pause()
 
     def resume(self, name: str) -> None:
         """Let it go on. Harmless where it was not paused."""

@@ -70,6 +70,14 @@ class Started:
             with suppress(ProcessLookupError):  # somebody else waits for it too
                 os.killpg(self.pid, number)
 
+    def pause(self) -> None:
+        """Stop it and what it started with SIGSTOP, and wait until it stands still, or ends."""
+        self.send(signal.SIGSTOP)
+        if self.is_alive:
+            with suppress(ChildProcessError):  # somebody else has waited for its end
+                # Looked at, not taken: its end is for whoever waits for that.
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def terminated(self) -> None:
         """Send it alone SIGTERM. Harmless where it has ended."""
         self._process.send_signal(signal.SIGTERM)

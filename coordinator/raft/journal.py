@@ -316,7 +316,7 @@ class Journal:
 
     def _measure(self) -> None:
         """Look again how much room there is, if there was too little: no group may come."""
-        if self.space is Space.RESERVE and not (self._is_measuring or self.failure):
+        if self.space is not Space.ROOMY and not (self._is_measuring or self.failure):
             self._is_measuring = True
             self._writing.submit(partial(self._writer.write, ()), self._has_measured)
 

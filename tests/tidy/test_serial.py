@@ -10,7 +10,14 @@ from tests.conftest import SERIAL
 from tests.tidy.tree import ROOT, Source, expect_none, python_sources
 
 # What starts servers, or makes networks.
-_REAL = ("tests.e2e", "tests.fabric", "tests.network", "chaos.worlds.fabric")
+_REAL = (
+    "tests.e2e",
+    "tests.fabric",
+    "tests.network",
+    "chaos.worlds.fabric",
+    "chaos.worlds.mounts",
+    "chaos.worlds.processes",
+)
 _ELSEWHERE = tuple(f"tests/{folder}/" for folder in SERIAL)
 
 

@@ -203,6 +203,17 @@ def test_watermarks_are_told_and_kept() -> None:
     assert bench.journal.space is Space.ROOMY
 
 
+def test_low_space_is_looked_at_again_though_nothing_is_written() -> None:
+    """Who refuses all that is new since space is low writes nothing that would tell otherwise."""
+    bench = Bench()
+    bench.disk.capacity -= bench.disk.bytes_left - (LIMITS.disk_low_bytes - 1)
+    bench.write(b"x")
+    before = bench.journal.space
+    bench.disk.capacity = 4 << 20
+    bench.settle()
+    assert [before, bench.journal.space] == [Space.LOW, Space.ROOMY]
+
+
 def test_what_waits_is_bounded() -> None:
     """Past the bound an append is refused, definitely, and changes nothing."""
     bench = Bench()
