@@ -263,7 +263,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        23,
+        2,
     ),
     # The feed.
     Mutant(
