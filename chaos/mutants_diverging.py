@@ -21,7 +21,7 @@ DIVERGING = [
         _AGREEMENT,
         "        if count >= quorum and most != own:\n",
         "        if False:\n",
-        0,
+        1,
     ),
     Mutant(
         "digests-told-to-nobody",
@@ -35,7 +35,7 @@ DIVERGING = [
         "coordinator.raft.driver",
         "        if self.on_digests is not None and self.core.lives.is_member(peer):\n",
         "        if False:\n",
-        0,
+        1,
     ),
     Mutant(
         "replica-that-is-right-stops",
@@ -49,14 +49,14 @@ DIVERGING = [
         _AGREEMENT,
         "        self._retire()\n",
         "        pass\n",
-        0,
+        3,
     ),
     Mutant(
         "leader-that-erred-goes-on-when-it-has-handed-over",
         _AGREEMENT,
         "                        break\n",
         "                        return\n",
-        0,
+        1,
     ),
     Mutant(
         "milestones-where-a-node-began-to-count",
