@@ -190,7 +190,7 @@ MEMBERS = [
         "log",
         '        self._driver.fail(removed(f"{why} ({peer} says so)"))\n',
         "        pass\n",
-        7,
+        12,
     ),
     _test(
         "removed-one-not-told",

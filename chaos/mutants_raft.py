@@ -44,21 +44,21 @@ RAFT = [
         "appending",
         "if log.term(entry.index) == entry.term:",
         "if entry.index <= standing.commit:",
-        11,
+        10,
     ),
     _mutant(
         "committed-unverified",
         "appending",
         "min(message.commit, self.verified))",
         "min(message.commit, log.last_index))",
-        0,
+        2,
     ),
     _mutant(
         "verified-outlives-its-term",
         "appending",
         "self.verified = self._acknowledged = self._answered = 0\n\n    def conn",
         "self._acknowledged = self._answered = 0\n\n    def conn",
-        11,
+        69,
     ),
     _mutant(
         "committed-by-part-of-a-snapshot",
@@ -110,7 +110,7 @@ RAFT = [
         "election",
         "and vote in (None, asker)",
         "and vote != standing.self_id",
-        3,
+        10,
     ),
     _mutant(
         "message-before-its-term-is-durable",

@@ -161,7 +161,7 @@ SCHEDULER = [
         "        for each, _ in self._sent.values():\n"
         "            each.group.failed(error)\n"
         "        self._sent.clear()\n",
-        0,
+        15,
     ),
     Mutant(
         "second-request-of-an-id-not-compared-with-the-first",
@@ -263,7 +263,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        23,
+        2,
     ),
     # The feed.
     Mutant(

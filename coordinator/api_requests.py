@@ -247,13 +247,13 @@ class RequestsApi(NamesApi):
         """Return a request that this node does not know yet."""
         if index > self._replica.index:
             if not await self._index_waits.wait(index, limit_ms):
-                raise self._behind(request_id)
+                raise self._behind(request_id, limit_ms)
         elif not index:
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     await self._log.barrier()
             except TimeoutError:
-                raise self._behind(request_id) from None
+                raise self._behind(request_id, limit_ms) from None
         known = self._replica.state.request(tenant, request_id)
         if known is None:
             raise error_of(Verdict.UNKNOWN_REQUEST)
@@ -274,10 +274,11 @@ class RequestsApi(NamesApi):
             timer.cancel()
             self._waits.drop(wait)
 
-    def _behind(self, request_id: str) -> NoLeader:
+    def _behind(self, request_id: str, limit_ms: int = 1) -> NoLeader:
+        again = "again" if limit_ms else "with time to find out: a wait above 0"
         return NoLeader(
             f"{self._node} has applied {self._replica.index} and does not know {request_id!r}: "
-            "ask another node, or again",
+            f"ask another node, or {again}",
             retry_after_ms=_RETRY_AFTER_MS,
         )
 

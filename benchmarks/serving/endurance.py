@@ -67,7 +67,9 @@ class Sample:
             client, leader, followers, executor, child.
         memory: resident bytes.
         files: open descriptors.
-        disk: bytes of each node's directory, and of what it has said.
+        disk: bytes of each node's directory, and of what it has said: on average over the
+            stretch, since it goes up and down by segments.
+        disk_most: the most of them.
         entries: of the log, that the leader has applied.
         outcomes: that the leader knows, with those of which it knows the id alone.
     """
@@ -81,7 +83,8 @@ class Sample:
     cpu_us: dict[str, float]
     memory: dict[str, int]
     files: dict[str, int]
-    disk: dict[str, int]
+    disk: dict[str, float]
+    disk_most: int
     entries: int
     outcomes: int
 
@@ -100,6 +103,7 @@ class Sample:
             "node_MB": nodes / 1e6,
             **{f"{name}_MB": self.memory[name] / 1e6 for name in others},
             "disk_MB": max(self.disk.values()) / 1e6,
+            "most_MB": self.disk_most / 1e6,
             "files": sum(self.files.values()),
             "entries": self.entries,
             "outcomes": self.outcomes,
@@ -115,6 +119,7 @@ class _Load:
         requests: how many, in all.
         stretch: after how many of them to call back.
         at_end: called then, with how long each of these took, in ns.
+        meanwhile: called a hundred times as often.
     """
 
     def __init__(
@@ -123,11 +128,14 @@ class _Load:
         requests: int,
         stretch: int,
         at_end: Callable[[list[int]], None],
+        meanwhile: Callable[[], None],
     ) -> None:
         self._client = client
         self._left = requests
         self._stretch = stretch
+        self._often = max(1, stretch // 100)
         self._at_end = at_end
+        self._meanwhile = meanwhile
         self._took_ns: list[int] = []
 
     async def run(self) -> None:
@@ -143,6 +151,8 @@ class _Load:
             begun_ns = time.monotonic_ns()
             await self._client.infer("echo", inputs)
             self._took_ns.append(time.monotonic_ns() - begun_ns)
+            if len(self._took_ns) % self._often == 0:
+                self._meanwhile()
             if len(self._took_ns) == self._stretch:
                 self._at_end(self._took_ns)
                 self._took_ns.clear()  # not a new one: whoever made it would hold the old one
@@ -168,8 +178,13 @@ class _Sampler:
         self._yardstick = yardstick
         self._told = told
         self._requests = 0
+        self._disk: list[dict[str, int]] = []
         self._before = self._cpu_s()
         self._begun_ns = time.monotonic_ns()
+
+    def look_at_disks(self) -> None:
+        """Note what nodes have on the disk: in a millisecond."""
+        self._disk.append(disk_bytes(self._cluster))
 
     def look(self, took_ns: list[int]) -> None:
         """Take a sample: in a hundredth of a second, in which nothing is sent."""
@@ -177,6 +192,7 @@ class _Sampler:
         now_ns, spent = time.monotonic_ns(), self._cpu_s()
         took_ns.sort()
         self._requests += count
+        disks, self._disk = self._disk, []
         found = cluster.statuses()
         statuses = found.values()
         sample = Sample(
@@ -189,7 +205,8 @@ class _Sampler:
             cpu_us=self._cpu_us(spent, agreed(found), count),
             memory={_CLIENT: resident_bytes(os.getpid()), **memory_bytes(cluster)},
             files={_CLIENT: len(os.listdir("/proc/self/fd")), **files_open(cluster)},
-            disk=disk_bytes(cluster),
+            disk={node: mean([each[node] for each in disks]) for node in cluster.nodes},
+            disk_most=max(max(each.values()) for each in disks),
             entries=max(each.applied for each in statuses),
             outcomes=max(each.scheduler.outcomes for each in statuses),
         )
@@ -224,7 +241,7 @@ def endured(
 
     async def served(cluster: LocalCluster, sampler: _Sampler) -> None:
         async with AsyncClient(cluster.addresses) as client:
-            await _Load(client, requests, stretch, sampler.look).run()
+            await _Load(client, requests, stretch, sampler.look, sampler.look_at_disks).run()
 
     with Yardstick() as yardstick, running(directory, settings=_SETTINGS) as cluster:
         sampler = _Sampler(cluster, yardstick, told)

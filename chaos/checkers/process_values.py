@@ -113,8 +113,12 @@ class Evidence:
 
     @property
     def committed(self) -> int:
-        """Highest index that a node said is committed."""
-        return max((max(each.commit, each.applied) for each in self.ends.values()), default=0)
+        """Highest index that a node ever said is committed."""
+        said = [max(each.commit, each.applied) for each in self.ends.values()]
+        for event in self.events:
+            if event.op == "look":
+                said += [int(each.get("commit", 0)) for each in event.value["nodes"].values()]
+        return max(said, default=0)
 
 
 @dataclass(slots=True)

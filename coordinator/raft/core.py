@@ -103,13 +103,12 @@ class Core:
     @property
     def deadline_ns(self) -> int:
         """When `tick` is due: at the next timer, and often enough to notice a stall."""
-        due = self._ticked_ns + self.standing.timing.heartbeat_ms * MS
+        due = self._ticked_ns + self.standing.timing.election_ms_min * MS // 3
         if self.replication is None:
             return min(due, self.election.deadline_ns)
         return min(due, self.replication.beat_ns)
 
     # Events.
-
     def receive(self, now_ns: int, sender: NodeId, message: Message) -> None:
         """Take in a message. One that is old, or doubled, changes nothing.
 
@@ -189,7 +188,6 @@ class Core:
             self.election.link_broke(peer)
 
     # What the node is asked to do.
-
     def propose(self, now_ns: int, term: int, data: bytes) -> int:
         """Append an entry in the term that this node leads; return its index.
 
@@ -233,6 +231,11 @@ class Core:
         """
         self.standing.now_ns, leading = now_ns, self.replication
         if leading is None:
+            # A follower that is fed need not wake to see that it does not stand still.
+            early_ns = self._ticked_ns + self.standing.timing.heartbeat_ms * MS // 2
+            if early_ns <= now_ns < self.deadline_ns:  # once it is due, `tick` judges that
+                self._ticked_ns = now_ns
+                self.lives.part(self._leaving)
             return False
         if self.reads.newest_round > leading.round:
             leading.beat()
@@ -280,7 +283,6 @@ class Core:
         self.transfer.holds(heir, self.replication.progress[heir].match)
 
     # Inside.
-
     def _dispatch(self, sender: NodeId, message: Message) -> None:
         """Handle a message of the present term."""
         standing, replication = self.standing, self.replication

@@ -28,7 +28,7 @@ from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
 from coordinator.raft.syncobj import HardenedSyncObj, PeerTransport
-from coordinator.raft.timing import Timing
+from coordinator.raft.timing import LATE_NS_MIN, MS, Timing
 from coordinator.raft.watchers import Watchers
 from raftbatch.errors import Fatal, Invariant, OutcomeUnknown, RaftbatchError, Removed
 from raftbatch.ids import NodeId
@@ -238,7 +238,6 @@ class Driver:
         self.snapshotting.read(meta, offset, lambda data: self.event(lambda: done(data)))
 
     # Inside.
-
     def _has_handled(self, handle: Callable[[], object]) -> bool:
         """Let the core handle an event; return whether it lives."""
         if self.failure is not None:
@@ -313,23 +312,26 @@ class Driver:
             raise removed(why)
 
     def _set_timer(self) -> None:
-        """Wake up at the core's deadline; one that wakes up early is harmless, and kept."""
+        """Wake up at the core's deadline; to wake up a little early is harmless."""
         deadline_ns = self.core.deadline_ns
         if self._timer is not None:
-            if self._timer_ns <= deadline_ns:
+            if 0 <= deadline_ns - self._timer_ns < self.config.timing.heartbeat_ms * MS // 2:
                 return
             self._timer.cancel()
         self._timer_ns = deadline_ns
-        delay_ns = max(deadline_ns - self.now_ns(), 0)
-        self._timer = self._loop.call_later(delay_ns / 1e9, self._wake)
+        self._timer = self._loop.call_later(max(deadline_ns - self.now_ns(), 0) / 1e9, self._wake)
 
     def _wake(self) -> None:
-        """Judge the timers two turns later: one to read sockets, one to hand in what was read."""
+        """Judge the timers, if late two turns later: one to read sockets, one to hand that in."""
         self._timer = None
-        self._loop.call_soon(lambda: self._loop.call_soon(self._tick))
+        if self.now_ns() - self._timer_ns < LATE_NS_MIN:
+            self._tick()
+        else:
+            self._loop.call_soon(self._loop.call_soon, self._tick)
 
     def _tick(self) -> None:
-        self.event(lambda: self._node.doTick(0.0))
+        if self._has_handled(lambda: self._node.doTick(0.0)) and not self._is_pump_due:
+            self._pump()
 
     def _has_become_durable(self, _lsn: int) -> None:
         """Do at once what follows, unless that is due: few events come together with this one."""

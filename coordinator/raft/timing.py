@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 MS = 1_000_000
 """Nanoseconds in a millisecond: the core counts in ns, people in ms."""
+LATE_NS_MIN = 10 * MS
+"""A timer that rings later lets what has come be heard first: the process stood still."""
 
 
 @dataclass(frozen=True, slots=True)

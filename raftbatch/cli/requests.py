@@ -27,7 +27,7 @@ from raftbatch.cli.calls import (
     usage,
 )
 from raftbatch.cli.text import printable
-from raftbatch.cli.waiting import say_if_nobody_runs
+from raftbatch.cli.waiting import after_s, say_if_nobody_runs
 from raftbatch.errors import NoLeader, OutcomeForgotten, RaftbatchError, UnknownModel
 
 if TYPE_CHECKING:
@@ -86,6 +86,9 @@ ForwardOption = Annotated[
         help="Any node hands it on to the leader: for clients that do not reach all nodes.",
     ),
 ]
+TenantOption = Annotated[
+    str, typer.Option("--tenant", metavar="NAME", help="Whose request it is; else `default`.")
+]
 RequestArgument = Annotated[str, typer.Argument(metavar="ID", help="The request's id.")]
 IndexOption = Annotated[
     int, typer.Option("--index", metavar="N", min=0, help="Of its ticket, where it is known.")
@@ -104,6 +107,7 @@ def infer(
     priority: PriorityOption = None,
     patience_s: PatienceOption = 60.0,
     forward: ForwardOption = False,
+    tenant: TenantOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Run a request, and print its outputs."""
@@ -111,11 +115,13 @@ def infer(
     cluster = cluster_of(config, address or [])
 
     async def ask() -> Result:
-        options = _options(cluster, patience_s, forward)
+        options = _options(cluster, patience_s, forward, tenant)
         from raftbatch.client import AsyncClient
 
         async with AsyncClient([each.address for each in cluster.targets], options) as client:
-            told = asyncio.ensure_future(say_if_nobody_runs(cluster, model, version))
+            told = asyncio.ensure_future(
+                say_if_nobody_runs(cluster, model, version, after_s(patience_s, timeout_s))
+            )
             try:
                 return await client.infer(
                     model,
@@ -144,6 +150,7 @@ def submit(
     priority: PriorityOption = None,
     patience_s: PatienceOption = 60.0,
     forward: ForwardOption = False,
+    tenant: TenantOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Have a request taken in, and print its ticket: it has its outcome one day, whoever dies."""
@@ -153,6 +160,7 @@ def submit(
         address,
         patience_s,
         forward,
+        tenant,
         lambda client: client.submit(
             model,
             given,
@@ -175,20 +183,23 @@ def result(
     address: AddressOption = None,
     patience_s: PatienceOption = 60.0,
     forward: ForwardOption = False,
+    tenant: TenantOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Wait for the outcome of a request that was submitted, and print its outputs.
 
-    What is printed is acknowledged: it cannot be had again. Outputs have one element for each row,
-    also where the request was for a single one.
+    What is printed is acknowledged: it cannot be had again. Outputs of a single row are printed
+    without the batch axis, as `infer` prints them, whoever has asked for them.
     """
     found = _call(
         config,
         address,
         patience_s,
         forward,
+        tenant,
         lambda client: client.ticket(request_id, index).result(),
     )
+    found.is_single = True  # of many rows it changes nothing
     _print(found, as_json)
 
 
@@ -198,11 +209,12 @@ def cancel(
     address: AddressOption = None,
     patience_s: PatienceOption = 60.0,
     forward: ForwardOption = False,
+    tenant: TenantOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Cancel a request, unless it has an outcome; one that is not known yet never runs."""
     is_cancelled = _call(
-        config, address, patience_s, forward, lambda client: client.cancel(request_id)
+        config, address, patience_s, forward, tenant, lambda client: client.cancel(request_id)
     )
     if as_json:
         typer.echo(json.dumps({"request_id": request_id, "cancelled": is_cancelled}))
@@ -243,13 +255,14 @@ def _call(
     address: list[str] | None,
     patience_s: float,
     forward: bool,
+    tenant: str,
     call: Callable[[Client], T],
 ) -> T:
     """Make one call; an error ends the command, and says what to try next."""
     cluster = cluster_of(config, address or [])
 
     def made() -> T:
-        options = _options(cluster, patience_s, forward)
+        options = _options(cluster, patience_s, forward, tenant)
         from raftbatch.client import Client
 
         with Client([each.address for each in cluster.targets], options) as client:
@@ -258,7 +271,7 @@ def _call(
     return _ended(made)
 
 
-def _options(cluster: Cluster, patience_s: float, forward: bool) -> ClientOptions:
+def _options(cluster: Cluster, patience_s: float, forward: bool, tenant: str) -> ClientOptions:
     """Return the settings of a client for the cluster; the SDK, and gRPC, are loaded by then."""
     from raftbatch.realworld.process import quiet_grpc
 
@@ -269,7 +282,7 @@ def _options(cluster: Cluster, patience_s: float, forward: bool) -> ClientOption
     if cluster.certificates is not None:
         names = {each.address: each.node for each in cluster.known}
         tls = TLS(*pems(cluster.certificates), names)
-    return ClientOptions(patience_s=patience_s, tls=tls, forward=forward, cluster=cluster.name)
+    return ClientOptions(tenant, patience_s, tls=tls, forward=forward, cluster=cluster.name)
 
 
 def _ended(call: Callable[[], T]) -> T:

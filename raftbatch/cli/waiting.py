@@ -25,11 +25,22 @@ AFTER_S = 3.0
 _STATUS_S = 2.0
 
 
+def after_s(patience_s: float, timeout_s: float | None) -> float:
+    """Return when it is asked: early enough to be read, where the wait itself is short.
+
+    Args:
+        patience_s: how long the answer is waited for.
+        timeout_s: after which the request expires; None: it is not known.
+    """
+    wait_s = patience_s if timeout_s is None else min(patience_s, timeout_s)
+    return min(AFTER_S, wait_s / 2)
+
+
 async def say_if_nobody_runs(
     cluster: Cluster,
     model: str,
     version: str,
-    after_s: float = AFTER_S,
+    pause_s: float = AFTER_S,
     say: Callable[[str], None] = lambda text: typer.echo(text, err=True),
 ) -> None:
     """Wait, then say so if no executor has a model ready; to be cancelled once there is an answer.
@@ -38,10 +49,10 @@ async def say_if_nobody_runs(
         cluster: whom to ask.
         model: its name.
         version: of it; empty: the newest.
-        after_s: how long to wait.
+        pause_s: how long to wait.
         say: told the line.
     """
-    await asyncio.sleep(after_s)
+    await asyncio.sleep(pause_s)
     held = newest(await statuses(cluster, _STATUS_S))
     if held is not None and (text := why_nobody(held.scheduler, model, version)):
         say(printable(text))

@@ -80,8 +80,19 @@ def test_requests_from_the_command_line(tmp_path: Path) -> None:
         assert "no model nothing. Models stand in" in command(
             "infer", "nothing", "a", *at, status=1
         )
+        hurried = command("infer", "echo", "b", "--wait", "1", *at, status=3)
+        assert "no executor has model echo ready (there is no executor at all)" in hurried
+        line = command("submit", "echo", "theirs", "--request-id", "same", "--tenant", "b", *at)
+        assert line.startswith("same --index")
+        assert "cancelled" in command("cancel", "same", *at)
         with executor(served):
-            assert command("result", request_id, "--index", index, *at) == 'text: ["later"]\n'
+            theirs = ("result", "same", *line.split()[1:], *at)
+            command(*theirs, status=1)  # that of the default tenant was cancelled
+            assert command(*theirs, "--tenant", "b") == "text: theirs\n"
+            command("cancel", "same", "--tenant", "b", *at, status=1)
+            told = command("infer", "echo", "x", "--request-id", "same", "--tenant", "c", *at)
+            assert told == "text: x\n"
+            assert command("result", request_id, "--index", index, *at) == "text: later\n"
             assert command("infer", "echo", "hello", *at) == "text: hello\n"
             found = json.loads(command("infer", "echo", "hello", "--json", *at))
             assert found["outputs"] == {"text": "hello"}

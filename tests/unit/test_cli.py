@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,42 @@ def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     found = json.loads(cli.invoke(app, ["config", "check", path, "--json"]).output)
     assert [each["node"] for each in found["nodes"]] == ["n1", "n2", "n3"]
     assert found["storage"]["segment_bytes"] == 64 << 20
+
+
+def test_cli_finds_limits_that_can_never_be_reached(cli: CliRunner, tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    text = (ROOT / "cluster_configs" / "local-1.toml").read_text("utf-8")
+    path.write_text(f"{text}\n[policy]\ndedupe_entries_max = 10\n", encoding="utf-8")
+    result = cli.invoke(app, ["config", "check", str(path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: policy.requests_waiting_max = 200000 can never be ")
+    found = json.loads(cli.invoke(app, ["config", "check", str(path), "--json"]).stdout)
+    assert len(found["unreachable"]) == 1
+    path.write_text(f"{text}\n[models.m.executor]\nfile = 'm.py'\n", encoding="utf-8")
+    result = cli.invoke(app, ["config", "check", str(path)])
+    assert result.exit_code == 2
+    assert "models.m.executor.class is missing" in result.stderr
+
+
+def test_cli_looks_at_the_machine_of_a_node(cli: CliRunner, tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+        path.write_text(
+            f'[cluster]\nname = "a"\n[nodes.n1]\npeer = "{at}"\nclient = "127.0.0.1:1"\n'
+            '[tls]\nca = "ca.pem"\ncert = "n1.pem"\nkey = "n1.key"\n'
+            f"[storage]\ndisk_low_bytes = {1 << 60}\n",
+            encoding="utf-8",
+        )
+        words = ["config", "check", str(path), "--json"]
+        assert cli.invoke(app, words).exit_code == 0, "nothing of this machine was asked"
+        result = cli.invoke(app, [*words, "--node", "n1"])
+    assert result.exit_code == 1
+    certificate, port, space = json.loads(result.stdout)["unready"]
+    assert certificate == f"{tmp_path}/ca.pem cannot be read: No such file or directory"
+    assert port.startswith(f"nobody can listen at {at}: somebody does")
+    assert space.startswith(f"{tmp_path} has room for ")
+    assert cli.invoke(app, [*words, "--node", "n2"]).exit_code == 2
 
 
 def test_cli_says_what_is_wrong_with_a_configuration(cli: CliRunner, tmp_path: Path) -> None:

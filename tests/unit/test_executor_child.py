@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -71,13 +72,15 @@ def test_child_runs_batches_and_is_killed() -> None:
 
 def until_gone(pid: int) -> None:
     """Wait until a process is dead, reaped or not."""
-    while True:
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text("ascii")
         except (FileNotFoundError, ProcessLookupError):
             return
         if stat.rpartition(")")[2].split()[0] in ("Z", "X"):
             return
+    raise AssertionError(f"{pid} lives")
 
 
 FORKS = """
@@ -187,8 +190,14 @@ class Hungry:
         if batch.inputs["text"] == ["score"]:
             return {"text": [self.score]}
         held = []
-        while True:
-            held.append(bytearray(1 << 20))
+        try:
+            while True:
+                held.append(bytearray(1 << 20))
+        except MemoryError:
+            if batch.inputs["text"] != ["hoard"]:
+                raise
+        self.held = held[:-4]
+        return {"text": ["hoarded"]}
 """
 
 
@@ -211,8 +220,11 @@ def test_endless_allocation_fails_its_batch_where_memory_is_bounded(tmp_path: Pa
         found = await child.receive()
         assert isinstance(found, Ran), "what it held is free again"
         assert found.outcome.answers[0].result == payload(b"500"), "it goes before its executor"
-        child.kill()
-        await child.dead()
+        child.send(Batch(3, (payload(b"hoard"),), (1,), (b"",)))
+        assert isinstance(await child.receive(), Ran)
+        child.send(Batch(4, (payload(b"x" * 20_000_000),), (1,), (b"",)))
+        assert await child.receive() is None, "it has no room for what it is told"
+        assert await child.dead() == "it exited with status 1"
 
     run(main())
 

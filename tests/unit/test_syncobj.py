@@ -145,7 +145,7 @@ def test_connections_reach_core_and_base(shell: Shell) -> None:
 def test_tick_reaches_the_core_alone(shell: Shell) -> None:
     shell.now_ns += 50 * MS
     shell.node.doTick(0.0)
-    assert shell.core.deadline_ns == 100 * MS
+    assert shell.core.deadline_ns == 150 * MS
     assert shell.sent == [], "nothing is sent but by the driver"
 
 
