@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+
 from chaos.workloads import clients
 from chaos.workloads.scene import Scene, side_by_side
 from raftbatch.errors import CannotStart
