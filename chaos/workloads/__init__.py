@@ -46,7 +46,6 @@ WORKLOADS = {
         Workload("long", "requests that run for seconds", clients.long),
         Workload("drain", "executors leave in good order and come back", operators.drain),
         Workload("rolling", "each node in turn is stopped and started", operators.rolling),
-        Workload("membership", "nodes are removed, wiped and added again", operators.membership),
         Workload("soak", "all that clients do, mixed", clients.soak, True),
     )
 }

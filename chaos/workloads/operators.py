@@ -1,4 +1,4 @@
-"""What operators do, while clients go on: executors leave, nodes restart, members change.
+"""What operators do, while clients go on: executors leave, nodes restart.
 
 What lives here: that. What must never live here: a judgement. Called by: `chaos.workloads`.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
 
 from chaos.workloads import clients
 from chaos.workloads.scene import Scene, side_by_side
@@ -25,24 +24,6 @@ async def drain(scene: Scene) -> None:
 async def rolling(scene: Scene) -> None:
     """Stop each node in good order, and start it again, once all are there."""
     await side_by_side([clients.submit(scene), _in_turn(scene, scene.world.nodes)])
-
-
-async def membership(scene: Scene) -> None:
-    """Remove a node, and add it again with an empty disk."""
-    change = getattr(scene.world, "replace_node", None)
-    if change is None:
-        raise CannotStart("this world cannot add nodes: choose another workload")
-    await side_by_side([clients.submit(scene), _replaced(scene)])
-
-
-async def _replaced(scene: Scene) -> None:
-    world = scene.world
-    replace = world.replace_node  # type: ignore[attr-defined]  # asked for in `membership`
-    while not await scene.pause_of_operators(_BETWEEN_S):
-        node = scene.rng.choice(world.nodes)
-        scene.history.note("operator", what="replace", name=node)
-        await asyncio.to_thread(partial(replace, node))
-        scene.counts["replaced"] += 1
 
 
 async def _in_turn(scene: Scene, names: tuple[str, ...]) -> None:

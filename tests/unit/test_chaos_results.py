@@ -89,7 +89,7 @@ def test_command_does_it_again() -> None:
 
 def test_selection_has_each_workload_of_clients_and_no_seed_twice() -> None:
     names = {workload for workload, _, _ in SELECTION}
-    assert names == set(WORKLOADS) - {"membership"}
+    assert names == set(WORKLOADS)
     assert len({seed for _, _, seed in SELECTION}) == len(SELECTION)
     for each in asked(1.0):
         # Whether this machine can do it is another question.
