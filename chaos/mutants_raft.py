@@ -145,7 +145,7 @@ RAFT = [
         "core",
         "self.reads.ask(self.replication.round + 1, answer)",
         "answer(standing.commit)",
-        151,
+        414,
     ),
     _mutant(
         "read-before-an-entry-of-its-term",
