@@ -171,7 +171,8 @@ def test_what_the_log_tells_no_more_is_said_and_taken_from_the_state(tmp_path: P
             _run(channel, "first", 10)
             for number in range(8):
                 _run(channel, f"r{number}", 200_000)
-        served.until(lambda: _first(served) > 10, "beginning that is gone")
+            served.until(lambda: _first(served) > 10, "beginning that is gone")
+            _run(channel, "last", 10)
         first = _first(served)
         gone = command("log", "tail", "--from", "1", *where, status=1)
         assert f"the log begins with {first}" in gone
@@ -179,7 +180,7 @@ def test_what_the_log_tells_no_more_is_said_and_taken_from_the_state(tmp_path: P
         assert "by the state of n1" in shown
         assert "outcome    ok" in shown
         assert f"begins with entry {first} and does not hold its admission" in shown
-        last = command("request", "show", "r7", *where)
+        last = command("request", "show", "last", *where)
         assert "assigned to x1" in last
         never = command("request", "show", "never", *where, status=1)
         assert f"of which entries {first} to" in never
