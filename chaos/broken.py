@@ -163,6 +163,7 @@ _ALL = (
         ),
         ("submit", ("isolate-leader",), 12.0, 1),
         ("lost-ticket", "unasked"),
+        is_sure=False,  # a client may wait for the outcome for ever instead: `stuck-call`
     ),
     Broken(
         "fsync-off",
