@@ -80,7 +80,7 @@ def test_up_goes_on_with_its_data(tmp_path: Path) -> None:
         assert [each["address"] for each in ready["nodes"]] == [node["address"]]
         assert len(ready["executors"]) == 2
         result = command(tmp_path, "result", *ticket.split(), "--config", CONFIG)
-        assert result == (0, 'text: ["later"]\n')
+        assert result == (0, "text: later\n")
         up.send(signal.SIGINT)
         assert up.ended() == (0, "")
     status, said = command(tmp_path, "up", "--nodes", "3")
