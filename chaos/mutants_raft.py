@@ -185,7 +185,7 @@ RAFT = [
     _mutant(
         "space-never-measured-again",
         "journal",
-        "if self.space is Space.RESERVE and not (self._is_measuring or self.failure):",
+        "if self.space is not Space.ROOMY and not (self._is_measuring or self.failure):",
         "if self.space is None:",
         36,
     ),

@@ -74,6 +74,7 @@ class NamesApi(ApiBase):
             if not self._leader.is_ready:
                 await self._leader.ready()
             await self._log.barrier()
+            self._check_open()  # it may have erred meanwhile
             answers = [self._without_drop(name) for name in names]
         rest = [name for name, answer in zip(names, answers, strict=True) if answer is None]
         dropped = iter(await self._for_each(kind, rest, (Verdict.OK,)))

@@ -13,6 +13,7 @@ for each call, before all else. One thread: the loop's.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,17 @@ if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
+class _Cancelled(logging.Filter):
+    """Drops what gRPC logs as an error of a call that was cancelled at the wrong moment."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether it is anything else."""
+        return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+_CANCELLED = _Cancelled()  # one, which a logger holds but once
+
+
 class Gone(grpc.aio.ServerInterceptor):
     """See the module's docstring.
 
@@ -38,6 +50,7 @@ class Gone(grpc.aio.ServerInterceptor):
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_CANCELLED)
 
     async def intercept_service(
         self, continuation: Callable[[Details], Awaitable[Handler | None]], details: Details

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, cast
 
 import grpc
@@ -114,3 +115,14 @@ def test_call_that_nobody_serves_stays_one() -> None:
 
     gone = Gone(cast("Node", FakeNode()))
     assert asyncio.run(gone.intercept_service(nobody, cast("Any", None))) is None
+
+
+def test_call_that_is_cancelled_at_the_wrong_moment_is_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Gone(cast("Node", FakeNode()))
+    log = logging.getLogger("grpc._cython.cygrpc")
+    log.error("one", exc_info=asyncio.CancelledError())
+    log.error("two", exc_info=ValueError())
+    log.error("three")
+    assert [record.message for record in caplog.records] == ["two", "three"]
