@@ -25,7 +25,7 @@ from tests.e2e.processes import run as command
 pytestmark = pytest.mark.slow
 
 NODES = ("n1", "n2", "n3")
-KILLS = 8
+KILLS = 20
 
 SETTINGS = """
 [models.shout]
