@@ -19,7 +19,7 @@ needs_disks = [pytest.mark.root, pytest.mark.skipif(bool(_MISSING), reason=_MISS
 pytestmark = needs_disks
 
 SIZE_BYTES = 32 << 20
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture
