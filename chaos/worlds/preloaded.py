@@ -54,7 +54,7 @@ class Faults:
         clock_from_ns: since when the clock goes wrong by `clock_ppm`.
         clock_ahead_ns: how much it is ahead; behind, if negative.
         clock_ppm: how much faster it goes, of a million; slower, if negative.
-        write_errno: with which each write at an offset fails, in place of being done; 0: it is done.
+        write_errno: with which each write at an offset fails; 0: it is done.
         write_skip: so many are left alone first; less than 0: some were not.
     """
 
