@@ -16,6 +16,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import TYPE_CHECKING
 
 from chaos.workloads import clients
@@ -33,6 +34,7 @@ _END_S = 60.0  # for what cannot be left as it is, once all is healed
 _REFUSED_S = 15.0  # for a node to refuse its start: its founder may be silent for ten
 _TOLD_S = 3.0  # of one command
 _NODES_MIN, _EXECUTORS_MIN = 3, 1
+_WIPED, _ADDED = 0.3, 0.5  # of what is drawn
 _DONE, _REFUSED = 0, 1
 
 
@@ -43,7 +45,7 @@ async def membership(scene: Scene) -> None:
 
 async def _executors(scene: Scene) -> None:
     """Start and stop executors; one stays."""
-    world, rng = scene.world, scene.rng
+    world, rng = scene.world, Random(scene.rng.getrandbits(32))
     while not await scene.pause_of_operators(rng.uniform(1.0, 4.0)):
         names = world.executors
         spare = [each for each in world.places if each not in (*world.node_places, *names)]
@@ -70,19 +72,16 @@ def _ended(scene: Scene, name: str) -> None:
 
 async def _coordinators(scene: Scene) -> None:
     """Add, remove and wipe one after the other."""
-    world, rng = scene.world, scene.rng
+    world, rng = scene.world, Random(scene.rng.getrandbits(32))
     while not await scene.pause_of_operators(_BETWEEN_S):
         spare = [each for each in world.node_places if each not in world.nodes]
         drawn = rng.random()
-        if spare and (len(world.nodes) <= _NODES_MIN or drawn < 0.3):
-            if drawn < 0.1 and await _is_whole(scene):
-                await _wipe(scene, rng.choice(world.nodes))
-            else:
-                await _add(scene, rng.choice(spare), by_hand=rng.random() < 0.3)
-        elif drawn < 0.75:
+        if drawn < _WIPED and await _is_whole(scene):
+            await _wipe(scene, rng.choice(world.nodes), _flags(rng))
+        elif spare and (len(world.nodes) <= _NODES_MIN or drawn < _ADDED):
+            await _add(scene, rng.choice(spare), by_hand=rng.random() < 0.3)
+        else:
             await _remove(scene, rng.choice(world.nodes))
-        elif await _is_whole(scene):
-            await _wipe(scene, rng.choice(world.nodes))
 
 
 async def _add(scene: Scene, node: str, *, by_hand: bool) -> None:
@@ -129,7 +128,12 @@ async def _remove(scene: Scene, node: str) -> None:
     await _forget(scene, node)
 
 
-async def _wipe(scene: Scene, node: str) -> None:
+def _flags(rng: Random) -> tuple[str, ...]:
+    """Return what a unit file may start a node with."""
+    return rng.choice(((), ("--bootstrap",)))
+
+
+async def _wipe(scene: Scene, node: str, flags: tuple[str, ...]) -> None:
     """Take a node's disk away: it may not start before it joins, as a learner in another life."""
     world = scene.world
     world.leave(node)
@@ -138,7 +142,6 @@ async def _wipe(scene: Scene, node: str) -> None:
         world.join(node)
         return
     scene.counts["wiped"] += 1
-    flags = () if scene.rng.random() < 0.5 else ("--bootstrap",)
     ending = await asyncio.to_thread(world.try_start, node, flags, _REFUSED_S)
     told = ending.partition("\n")[0]
     scene.noted("start without a disk", node, ended=told)
