@@ -1,11 +1,12 @@
 """The way to the other coordinators: one connection to each, kept up, and messages over it.
 
 Of two nodes the one with the lower id calls, again and again; so there is one
-connection for both ways. A node that is no member yet as far as this one knows is
-let in whoever calls: it may lead, and then this node hears of it from nobody else. A connection that comes where there is one already
-takes its place: whatever the old one still had is dropped, and the log hears
-`disconnected`, then `connected`. Whose life is over, because it was removed or
-replaced by a later one, is refused by name; the log says when to drop it.
+connection for both ways. A node that is no member as far as this one knows is let
+in whoever calls: it may lead, and then this node hears of it from nobody else. A
+connection that comes where there is one already takes its place: whatever the old
+one still had is dropped, and the log hears `disconnected`, then `connected`. Whose
+life is over, because it was removed or replaced by a later one, is refused by name;
+the log says when to drop it.
 
     transport = Transport(...)              # may be sent to and updated at once
     log = ReplicatedLog(..., peers=transport, ...)
