@@ -159,7 +159,7 @@ def evidence_of(
     """Return all that is known of a run whose processes have ended."""
     real = RealWorld()
     logs = {node: read_log(real, str(world.data_dir(node))) for node in world.nodes}
-    logs |= _former_logs(real, world, history.events)
+    logs |= former_logs(real, world, history.events)
     # An executor tells of what its model raises.
     said = {name: list(_trouble(world.log_file(name))) for name in world.node_places}
     return Evidence(
@@ -175,7 +175,7 @@ def evidence_of(
     )
 
 
-def _former_logs(
+def former_logs(
     real: RealWorld, world: ProcessWorld, events: Sequence[Event]
 ) -> dict[str, NodeLog]:
     """Return what emptied directories held, as far as their nodes said that it is committed.

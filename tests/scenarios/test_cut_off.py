@@ -1,4 +1,4 @@
-"""A follower that is cut off for ten minutes under load: disks stay bounded, and it catches up at once.
+"""A follower that is cut off for ten minutes under load: disks stay bounded, one snapshot mends it.
 
 Three nodes of the product over simulated disks and links, in virtual time. Seen at nats#2936 and
 hashicorp/raft#697: logs that grew for as long as a follower was away, and snapshots that were sent
