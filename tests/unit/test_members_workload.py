@@ -16,7 +16,6 @@ from chaos.history import History
 from chaos.workloads import members
 from chaos.workloads.scene import Scene
 from chaos.worlds.changing import Former
-from chaos.worlds.processes import ProcessWorld
 
 REFUSED = "exit status 1; n2.log ends with\nError: start it with --join"
 
@@ -66,7 +65,7 @@ def play(
             calm.set()
         whole.set()
         scene = Scene(
-            cast("ProcessWorld", world),
+            cast("Any", world),
             History(),
             [],
             [],

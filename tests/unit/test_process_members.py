@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,6 @@ from chaos.gathering import former_logs
 from chaos.history import History
 from chaos.worlds.changing import Former
 from chaos.worlds.files import Files, spares
-from chaos.worlds.processes import ProcessWorld
 from coordinator.raft.membership import Membership, Rank, encode, founders
 from raftbatch.ids import NodeId
 from raftbatch.local import configuration
@@ -79,7 +78,7 @@ def test_emptied_directory_tells_what_its_node_said_is_committed(
     whole = {at: LogEntry(1, b"") for at in range(1, 9)}
     monkeypatch.setattr("chaos.gathering.read_log", lambda *_: NodeLog(1, dict(whole)))
     former = [Former("n2", tmp_path / "n2-1"), Former("n3", tmp_path / "n3-2")]
-    world = cast("ProcessWorld", SimpleNamespace(former=former))
+    world = cast("Any", SimpleNamespace(former=former))
     found = former_logs(RealWorld(), world, history.events)
     assert {name: list(log.entries) for name, log in found.items()} == {
         "n2-1": [1, 2, 3, 4, 5],
