@@ -88,9 +88,9 @@ KEEP      ?=
 demo: $(DEMO) ## real text through a cluster, of which some is killed: KEEP=1 keeps it up
 	@$(BIN)/python -m demo --sentences $(SENTENCES) $(if $(KEEP),--keep)
 
-CHAOS_TIME ?= 20
+CHAOS_TIME ?= 18
 
-chaos: $(STAMP) ## real processes under faults, some seven minutes (as root): CHAOS_TIME=20 of each run
+chaos: $(STAMP) ## real processes under faults, some six minutes (as root): CHAOS_TIME=18 of each run
 	$(BIN)/python -m chaos selection --time $(CHAOS_TIME)
 
 clean: ## remove environments, caches and build output

@@ -119,6 +119,21 @@ _ALL = (
         ("died", "diverged-digest", "not-alive", "lost-ticket"),
     ),
     Broken(
+        "isolation-off",
+        "the failure of a request is also that of its batchmates",
+        (
+            _mutant(
+                "isolation-off",
+                "executor.core.reports",
+                "        (number, answer)\n        for number, answer in zip(numbers, outcome",
+                "        (number, next((x for x in outcome.answers if x.code), answer))\n"
+                "        for number, answer in zip(numbers, outcome",
+            ),
+        ),
+        ("poison", (), 6.0, 1),
+        ("not-isolated",),
+    ),
+    Broken(
         "fence-off",
         "a report counts whichever attempt it is of, and whoever made it",
         (

@@ -22,13 +22,11 @@ class Workload:
         name: of it.
         description: in a line.
         run: does it, until the scene is over and all that was begun has ended.
-        harms_executors: whether it kills executors by what it asks for.
     """
 
     name: str
     description: str
     run: Callable[[Scene], Awaitable[None]]
-    harms_executors: bool = False
 
 
 WORKLOADS = {
@@ -40,12 +38,10 @@ WORKLOADS = {
         Workload("cancel", "cancel in each stage, before it comes, and in storms", clients.cancel),
         Workload("deadline", "short timeouts, more than executors can do", clients.deadline),
         Workload("overload", "three times what executors can do", clients.overload),
-        Workload(
-            "poison", "requests that raise, exit, crash and hang the model", clients.poison, True
-        ),
+        Workload("poison", "requests that raise, exit, crash and hang the model", clients.poison),
         Workload("long", "requests that run for seconds", clients.long),
         Workload("drain", "executors leave in good order and come back", operators.drain),
         Workload("rolling", "each node in turn is stopped and started", operators.rolling),
-        Workload("soak", "all that clients do, mixed", clients.soak, True),
+        Workload("soak", "all that clients do, mixed", clients.soak),
     )
 }
