@@ -233,7 +233,12 @@ class ProcessWorld:
         return self._processes[name].terminate(timeout_s)
 
     def power_loss(self, nodes: Sequence[str]) -> None:
-        """Cut the power of these nodes at one moment, and mount their disks for a new start."""
+        """Cut the power of these nodes at one moment, and mount their disks for a new start.
+
+        They stand still first: without power nobody sees that its disk has none, and says so.
+        """
+        for node in nodes:
+            self.pause(node)
         for node in nodes:
             self.disks[node].lose_power()
         for node in nodes:
