@@ -31,6 +31,8 @@ TEXT = 'inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]'
 MODELS = f"""
 [sessions]
 unread_bytes_max = 1_000_000
+[leader]
+lease_ms = 60_000
 [models.echo]
 max_batch_size = 8
 {TEXT}
@@ -52,6 +54,7 @@ requests_waiting_max = 16
 """
 NAMES = ("echo", "single", "patient", "shaped", "small")
 STORM = 500
+TRIES_MAX = 20
 
 
 class Stage:
@@ -172,14 +175,15 @@ def test_cancels_and_disconnects_leave_nothing_behind(tmp_path: Path) -> None:
 async def deadline_where_all_are_busy(stage: Stage) -> None:
     await stage.hold()
     before = sum(stage.executor.batches.values())
-    loop, waits = asyncio.get_running_loop(), []
-    for n in range(3):
+    loop = asyncio.get_running_loop()
+    waits: list[float] = []
+    # A machine with other things to do may answer later at times, and not each time.
+    while not waits or min(waits) >= 1.1:
+        assert len(waits) < TRIES_MAX, waits
         began = loop.time()
         with pytest.raises(DeadlineExceeded):
-            await stage.client.infer("echo", f"{n}", timeout_s=1.0)
+            await stage.client.infer("echo", f"{len(waits)}", timeout_s=1.0)
         waits.append(loop.time() - began)
-    # A machine with other things to do may answer later once, and not each time.
-    assert min(waits) < 1.1, waits
     stage.executor.may_report.set()
     await stage.until(lambda found: found.requests == found.batches == 0)
     assert sum(stage.executor.batches.values()) == before, "none of them was run"
