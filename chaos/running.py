@@ -59,7 +59,7 @@ class Plan:
         time_s: length of the safety phase.
         seed: all else is drawn from it.
         width: how much is under way at one time.
-        harms_executors: whether a strike does harm to executors, or what clients ask for.
+        harms_executors: whether a strike makes batches fail that are well.
         stops_nodes: whether a strike makes nodes stop by themselves.
         answers_s: how long calls may last once all is healed: log time, backoffs, retries.
         idle_s: how long nodes may take after that to have nothing left to do.

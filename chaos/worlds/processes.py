@@ -219,11 +219,13 @@ class ProcessWorld(Changing):
         return self._processes[name].terminate(timeout_s)
 
     def power_loss(self, nodes: Sequence[str]) -> None:
-        """Cut the power of these nodes at one moment, and mount their disks for a new start."""
+        """Cut the power of these nodes at one moment, and mount their disks for a new start.
+
+        They stand still first: without power nobody sees that its disk has none, and says so.
+        """
         with self._gate:  # whoever empties a directory looks into its disk
-            # First, and nobody waits: a node that saw its disk fail would stop by itself.
             for node in nodes:
-                self._processes[node].send(signal.SIGKILL)
+                self.pause(node)
             for node in nodes:
                 self.disks[node].lose_power()
             for node in nodes:

@@ -215,6 +215,8 @@ def test_power_loss_takes_nodes_and_nothing_that_was_acknowledged(
     heal = _act(world, name)
     assert len(_dead(world)) == count
     assert _dead(world) <= set(world.nodes)
+    # None had the time to see that its disk is gone.
+    assert all(world.ending(node).startswith("SIGKILL; ") for node in _dead(world))
     _heal(world, heal)
 
     def all_have_it() -> str:
