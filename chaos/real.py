@@ -139,6 +139,8 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
             seed=asked.seed,
             network=_has_network(asked),
             disks=_disks(asked),
+            spare_nodes=workload.spare_nodes,
+            spare_executors=workload.spare_executors,
             **more,
         ) as world,
     ):

@@ -27,6 +27,7 @@ SELECTION: tuple[tuple[str, tuple[str, ...], int], ...] = (
     ("drain", ("half-deaf-leader", "scatter"), 17),
     ("rolling", ("kill-executor", "slow-fsync"), 18),
     ("long", ("pause-executor", "kill-executors", "isolate-executor"), 19),
+    ("membership", ("kill-leader", "partition"), 222),
     ("soak", ("fill-disk-leader", "clock-jump", "kill-all"), 20),
 )
 """Workload, nemeses and seed. Together they have each workload, and each family of faults."""

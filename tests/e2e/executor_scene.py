@@ -36,11 +36,20 @@ class Shout:
         self.mark = context.options["mark"]
 
     def warmup(self):
+        self.note("warm-up")
+        self.check()
+
+    def check(self):
         if (self.folder / "broken").exists():
             raise RuntimeError("the device is gone")
 
+    def note(self, what):
+        with open(self.folder / "notes", "a") as notes:
+            notes.write(f"{os.getpid()} {what}\\n")
+
     def predict(self, batch):
-        self.warmup()
+        self.note("batch")
+        self.check()
         print("noise on standard output")
         loud = []
         for text, parameters in zip(batch.inputs["text"], batch.parameters):

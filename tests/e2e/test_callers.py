@@ -44,12 +44,15 @@ priority_aging_ms = 0
 max_batch_size = 4
 max_queue_delay_microseconds = 600_000_000
 {TEXT}
+[models.shaped]
+max_batch_size = 32
+inputs = [{{ name = "text", datatype = "BYTES", dims = [-1] }}]
 [models.small]
 max_batch_size = 8
 requests_waiting_max = 16
 {TEXT}
 """
-NAMES = ("echo", "single", "patient", "small")
+NAMES = ("echo", "single", "patient", "shaped", "small")
 STORM = 500
 TRIES_MAX = 20
 
@@ -202,6 +205,30 @@ async def what_waits_leaves_together_and_in_order(stage: Stage) -> None:
         await each.result()
 
 
+async def signatures_and_rows_that_do_not_fit_never_meet(stage: Stage) -> None:
+    await stage.hold()
+    shapes = [(rows, width) for rows in (1, 32, 1, 7, 1, 32, 20) for width in (1, 2, 3)]
+    asked = []
+    for n, (rows, width) in enumerate(shapes):
+        data = tensors.join_elements([b"x"] * (rows * width))
+        payload = tensors.encode([tensors.Tensor("text", "BYTES", (rows, width), data)])
+        fields = {"model": "shaped", "rows": rows, "signature": f"BYTES {width}"}
+        asked.append(submission(f"shaped{n}", payload, **fields))
+    reply = await GatewayStub(stage.channel).Submit(
+        pb.SubmitRequest(submissions=asked), timeout=CALL_S
+    )
+    assert all(each.HasField("ticket") for each in reply.results), reply
+    stage.executor.may_report.set()
+    batches: dict[int, list[tuple[int, int]]] = {}
+    for n, shape in enumerate(shapes):
+        batch = (await outcome(stage.channel, f"shaped{n}")).run.batch
+        batches.setdefault(batch, []).append(shape)
+    for members in batches.values():
+        assert len({width for _, width in members}) == 1, "one signature a batch"
+        assert sum(rows for rows, _ in members) <= 32, "and no more rows than it may have"
+    assert max(map(len, batches.values())) > 1, "those that fit together met"
+
+
 async def three_times_the_capacity(stage: Stage) -> None:
     await stage.hold()
     asked = [submission(f"over{n}", b"x", model="small") for n in range(48)]
@@ -251,6 +278,7 @@ def test_who_hurries_or_asks_too_much_is_told_so(tmp_path: Path) -> None:
         tmp_path,
         deadline_where_all_are_busy,
         what_waits_leaves_together_and_in_order,
+        signatures_and_rows_that_do_not_fit_never_meet,
         three_times_the_capacity,
         client_that_does_not_read,
     )

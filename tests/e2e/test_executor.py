@@ -52,6 +52,12 @@ def test_child_that_dies_is_a_failed_batch_and_is_replaced(tmp_path: Path) -> No
         poison = await scene.told("b2")
         assert (poison.kind, poison.code) == (1, "child_died")
         assert len(executor.logged("executor.joined")) == 1, "the executor lived on"
+        lives: dict[str, list[str]] = {}
+        for line in (tmp_path / "notes").read_text("utf-8").splitlines():
+            lives.setdefault(line.split()[0], []).append(line.split()[1])
+        assert len(lives) > 2
+        assert all(noted[0] == "warm-up" for noted in lives.values()), "each was warmed up first"
+        assert sum("batch" in noted for noted in lives.values()) > 2
 
     run(tmp_path, test)
 
