@@ -64,20 +64,20 @@ _ALL = (
     ),
     Broken(
         "slot-leaks",
-        "the slot of every 32nd batch is never returned",
+        "the slot of every eighth batch is never returned",
         (
             _mutant(
                 "slot-not-returned",
                 _CORE + "slots",
                 "            if not stopped or (each.batch, each.fence) != (batch, fence)\n",
-                "            if not stopped or not batch % 32"
+                "            if not stopped or not batch % 8"
                 " or (each.batch, each.fence) != (batch, fence)\n",
             ),
             _mutant(
                 "slot-not-freed",
                 _CORE + "executors",
                 "        if held.is_lapsed and (held.batch, held.fence) in stopped:\n",
-                "        if held.is_lapsed and held.batch % 32"
+                "        if held.is_lapsed and held.batch % 8"
                 " and (held.batch, held.fence) in stopped:\n",
             ),
         ),
