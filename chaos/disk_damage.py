@@ -110,12 +110,12 @@ class Damages:
         self._snapshot = max((found[0] for name in names if (found := parse_name(name))), default=0)
 
     def play(self, count: int) -> None:
-        """Try so many, the intact directory first."""
+        """Try so many, the intact directory first; or until a promise breaks."""
         self._put_back([_HIT])
         node = self._start(_HIT)
         if (status := node.wait_for(_STARTED, LIMIT_S)) is not None:
             raise Broken(f"the intact node ends with {status}: {node.said}")
-        self._state = self._state_of(_HIT)
+        self._state = self._state_of(node)
         node.kill()
         for number in range(count):
             rng = Random(f"{self.seed} sample {number}")
@@ -126,7 +126,7 @@ class Damages:
             except (Broken, TimeoutError) as error:
                 self.found.append(f"sample {number}, {damage}: {error}")
                 self.say(self.found[-1])
-                continue
+                return
             self.counts[f"{kind_of(damage.name)} {came}"] += 1
             self.counts[came] += 1
         for at in (0, 1, 40, 100):
@@ -143,7 +143,7 @@ class Damages:
         if status is not None:
             self._check_refusal(node.said, status, damage)
             return "refused"
-        state = self._state_of(_HIT)
+        state = self._state_of(node)
         node.kill()
         if state != self._state:
             raise Broken(f"it serves {state}, and had {self._state}")
@@ -247,10 +247,12 @@ class Damages:
         except grpc.RpcError:
             return None
 
-    def _state_of(self, node: str) -> tuple[int, bytes]:
+    def _state_of(self, node: Forked) -> tuple[int, bytes]:
         """Return what a node has applied that can commit nothing: what its snapshot holds."""
         end_s = time.monotonic() + LIMIT_S
-        while (status := self._status(node)) is None or status.applied < self._snapshot:
+        while (status := self._status(_HIT)) is None or status.applied < self._snapshot:
+            if node.status is not None:
+                raise Broken(f"it ends once it has started: {node.said}")
             if time.monotonic() > end_s:
                 raise Broken(f"it does not come to serve {self._snapshot}: {status}")
             time.sleep(_LOOK_S)

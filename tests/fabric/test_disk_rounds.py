@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,13 @@ def test_disks_fail_under_a_cluster_and_nothing_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "kind", "found"),
     [
-        ("fsync-off", "power", "holds"),
-        ("sync-error-ignored", "sync-fails", "goes on writing"),
+        # What was not synced is not there; or a part of it, beside what vouches for all of it.
+        ("fsync-off", "power", r"and holds|are damaged|was acknowledged, but"),
+        ("sync-error-ignored", "sync-fails", r"goes on writing"),
     ],
 )
 def test_rounds_show_a_product_that_trusts_its_disk(
     tmp_path: Path, broken: str, kind: str, found: str
 ) -> None:
     rounds = run(tmp_path, SEED, 3, (kind,), broken=broken)
-    assert any(found in str(each) for each in rounds.findings), rounds.findings
+    assert [each for each in rounds.findings if re.search(found, each.what)], rounds.findings
