@@ -206,14 +206,62 @@ _ALL = (
 )
 
 BROKEN = {each.name: each for each in _ALL}
+"""Those that a run of clients and nemeses finds."""
+
+_OF_DISKS = (
+    Broken(
+        "checksum-off",
+        "what an entry holds is not held against its checksum",
+        (
+            _mutant(
+                "checksum-off",
+                "coordinator.raft.segments.layout",
+                "    if zlib.crc32(content, salt) != data_crc:\n",
+                "    if False:\n",
+            ),
+        ),
+        ("chaos.disk_damage", (), 0.0, 1),
+        (),
+    ),
+    Broken(
+        "sync-error-ignored",
+        "a node goes on after a sync that failed",
+        (
+            _mutant(
+                "sync-error-ignored",
+                "coordinator.raft.segments.writer",
+                '        with disk_errors(f"syncing {path}"):\n'
+                "            self._segment.datasync()\n",
+                "        try:\n"
+                "            self._segment.datasync()\n"
+                "        except OSError:\n"
+                "            pass\n",
+            ),
+        ),
+        ("chaos.disk_rounds", (), 0.0, 1),
+        (),
+    ),
+)
+
+OF_DISKS = {each.name: each for each in _OF_DISKS}
+"""Those that `chaos.disk_damage` and `chaos.disk_rounds` find."""
+
+
+def known(name: str) -> Broken:
+    """Return a bug by its name.
+
+    Raises:
+        LookupError: there is none.
+    """
+    return (BROKEN | OF_DISKS)[name]
 
 
 def main() -> None:
     """Put the bug in place that the first argument names, then be `raftbatch`."""
     name = sys.argv.pop(1)
-    if name not in BROKEN:
-        sys.exit(f"there is no bug {name!r}: {', '.join(BROKEN)}")
-    for mutant in BROKEN[name].mutants:
+    if name not in BROKEN | OF_DISKS:
+        sys.exit(f"there is no bug {name!r}: {', '.join(BROKEN | OF_DISKS)}")
+    for mutant in known(name).mutants:
         install(mutant)
     from raftbatch.local.child import main as command
 

@@ -18,7 +18,7 @@ from coordinator.api import ApiConfig
 from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node
-from coordinator.refusing import is_stuck
+from coordinator.refusing import told_leader
 from coordinator.rpc import values
 from coordinator.rpc.callers import OpenSessions, caller
 from coordinator.rpc.errors import abort, to_message
@@ -171,7 +171,7 @@ class GatewayService:
                 for name, address in node.client_addresses().items()
             ],
             node_id=node.config.node_id,
-            leader_id="" if is_stuck(node.log) else node.leader,
+            leader_id=told_leader(node.log),
         )
 
     async def Models(  # noqa: N802

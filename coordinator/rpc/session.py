@@ -31,6 +31,7 @@ from coordinator.api import Api, Name
 from coordinator.config import SessionLimits
 from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
+from coordinator.refusing import told_leader
 from coordinator.rpc import legible, values
 from coordinator.rpc.asks import ASKS_MAX, Ask
 from coordinator.rpc.forwarding import Forwarder
@@ -126,7 +127,7 @@ class Session:
 
     def _opened(self) -> pb.Opened:
         node = self._node
-        leader = node.log.leader if node.log is not None else None
+        leader = told_leader(node.log)
         return pb.Opened(
             node_id=node.config.node_id,
             leader=node.client_address(leader),
