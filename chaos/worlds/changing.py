@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 from chaos.worlds.started import Started
 
+_SERVES = '"event": "node.started"'
+
 
 class Former(NamedTuple):
     """A node's directory before it was emptied.
@@ -112,13 +114,18 @@ class Changing(ABC):
         self._processes[name].wait(timeout_s)
         return self._processes[name].ending()
 
-    def try_start(self, node: str, flags: Sequence[str], timeout_s: float) -> str:
-        """Start a node that has left; return how it ended; empty: it went on, and was killed."""
+    def try_start(self, node: str, flags: Sequence[str], timeout_s: float) -> tuple[str, bool]:
+        """Start a node that has left, and end it after that time.
+
+        Returns:
+            how it ended by itself; empty: it did not. And whether it came to serve.
+        """
         with self._gate:
             self._begin(node, flags)
         ending = self.wait_end(node, timeout_s)
-        self._processes[node].kill()
-        return ending
+        process = self._processes[node]
+        process.kill()
+        return ending, process.has_said(_SERVES)
 
     def forget(self, node: str) -> Former:
         """Empty the directory of a node that has left and does not run; keep what it held.
@@ -128,7 +135,8 @@ class Changing(ABC):
         """
         with self._gate:  # nobody takes its disk away meanwhile
             kept = self.directory / "former" / f"{node}-{len(self.former) + 1}"
-            shutil.copytree(self.data_dir(node), kept)
+            # Not whole where its disk failed at the last try.
+            shutil.copytree(self.data_dir(node), kept, dirs_exist_ok=True)
             shutil.rmtree(self.data_dir(node))
             self.former.append(Former(node, kept))
             return self.former[-1]

@@ -188,10 +188,7 @@ def clean() -> list[str]:
     """Unmount what harnesses left behind that are gone; return what was removed."""
     removed = []
     for path in leftovers():
-        try:
-            run("umount", path)
-        except RuntimeError:
-            run("umount", "--lazy", path)  # somebody looks at it; it goes when they leave
+        _let_go(path)
         removed.append(path)
     for device in loops():
         with suppress(RuntimeError):  # it went with its mount, meanwhile
@@ -209,7 +206,15 @@ def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
 
 def _mount_tmpfs(name: str, path: Path, size_bytes: int, undo: ExitStack) -> None:
     run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", name, str(path))
-    undo.callback(run, "umount", str(path))
+    undo.callback(_let_go, str(path))
+
+
+def _let_go(path: str) -> None:
+    """Unmount, though somebody may look at it: at a loop device, who looks for a free one."""
+    try:
+        run("umount", path)
+    except RuntimeError:
+        run("umount", "--lazy", path)
 
 
 def _backing(source: str) -> str:

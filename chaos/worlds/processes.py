@@ -233,6 +233,12 @@ class ProcessWorld(Changing):
             for node in nodes:
                 self.disks[node].renew()
 
+    def renew(self, node: str) -> None:
+        """End a node whose disk has failed, and mount that for a new start."""
+        with self._gate:
+            self.kill(node)
+            self.disks[node].renew()
+
     def limit_memory(self, name: str, limit_bytes: int) -> Callable[[], None]:
         """Give a process and what it started no more memory than this, beside what they have.
 

@@ -16,7 +16,7 @@ import grpc.aio
 import pytest
 
 from raftbatch import tensors
-from raftbatch.client import AsyncClient, Payload, RequestCancelled
+from raftbatch.client import AsyncClient, ClientOptions, Payload, RequestCancelled
 from raftbatch.client.tickets import Ticket
 from raftbatch.errors import DeadlineExceeded, OutcomeUnknown
 from raftbatch.v1 import admin_pb2
@@ -100,7 +100,7 @@ def play(folder: Path, *checks: Callable[[Stage], Awaitable[None]]) -> None:
         address = served.clients["n1"]
         async with (
             EchoExecutor(cluster, models=NAMES) as executor,
-            AsyncClient(address) as client,
+            AsyncClient(address, ClientOptions(acknowledges=False)) as client,
         ):
             stage = Stage(cluster.channel(address), executor, client)
             for check in checks:
