@@ -64,8 +64,8 @@ class Asked:
     disks: str = ""
     network: bool | None = None
     program: tuple[str, ...] = ()
-    answers_s: float = 60.0
-    idle_s: float = 30.0
+    answers_s: float = 120.0
+    idle_s: float = 60.0
 
     def check(self) -> str:
         """Return what is wrong with it, and what to do; empty: nothing."""

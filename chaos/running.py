@@ -35,7 +35,7 @@ from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.errors import CannotStart
 
-READY_S = 60.0
+READY_S = 120.0
 """How long a cluster may take to be founded, or to be whole again after all faults."""
 
 _CALLERS = 4
@@ -72,8 +72,8 @@ class Plan:
     width: int = 16
     harms_executors: bool = False
     stops_nodes: bool = False
-    answers_s: float = 60.0
-    idle_s: float = 30.0
+    answers_s: float = 120.0
+    idle_s: float = 60.0
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ DISK_BYTES = 1 << 30  # of each node; what is not written takes nothing
 _PORTS = {"peer": 7000, "client": 7100, "http": 7200}  # each has its namespace to itself
 _LOOK_S = 0.1  # between two looks at the nodes
 _ASK_S = 1.0  # for a node to answer; one that is paused never does
-_STOP_S = 15.0  # a node is gone `stop_ms_max` after the signal, 10 s, whatever hangs
+_STOP_S = 30.0  # a node is gone `stop_ms_max` after the signal, 10 s, if it gets a processor
 _PROGRAM = ("raftbatch.local.child",)
 _JOINED = '"event": "executor.joined"'
 
