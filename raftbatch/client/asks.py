@@ -62,6 +62,7 @@ class Ask:
         link: where it was asked for, and is owed.
         number: under which.
         is_lost: it was asked for somewhere, and what became of that is not known.
+        is_read: its answer is an outcome, which may go in the cluster once it is taken here.
         said: why it was refused last.
         attempts: how often it was refused.
         together: with what its wait ends (`deadlines`).
@@ -73,6 +74,7 @@ class Ask:
         "head",
         "index",
         "is_lost",
+        "is_read",
         "is_single",
         "link",
         "number",
@@ -100,6 +102,7 @@ class Ask:
         self.link: Link | None = None
         self.number = 0
         self.is_lost = False
+        self.is_read = False
         self.said: RaftbatchError | None = None
         self.attempts = 0
         self.together: dict[Ask, tuple[float, bool]] | None = None

@@ -85,10 +85,12 @@ class Engine:
         self._wake()
 
     def settled(self, ask: Ask) -> None:
-        """Take in that an ask has its answer, or is abandoned."""
+        """Take in that whoever asked has the answer, or has abandoned it."""
         self.pending -= 1
         if ask.together is not None:
             ask.together.pop(ask, None)
+        if ask.is_read:
+            self._background.acknowledge(ask.request_id)
 
     async def wait(self, ask: Ask, limit_s: float | None, is_cancelled: bool) -> Any:
         """Ask for a future's answer, and return it, or raise it: see `ask`."""
@@ -182,6 +184,7 @@ class Engine:
 
     def abandon(self, ask: Ask, *, is_cancelled: bool) -> None:
         """Want an answer no more."""
+        ask.is_read = False  # it may have come in this very turn
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
             ask.link.drop(ask.number)
@@ -222,14 +225,12 @@ class Engine:
         """Give answers to whom they belong."""
         asks = link.asks
         if reply.outcomes:
-            read, runs = [], Runs()
+            runs = Runs()
             for outcome in reply.outcomes:
                 ask = asks.pop(outcome.number, None)
                 if ask is not None and not ask.answer.done():  # else it is not wanted any more
+                    ask.is_read = self._options.acknowledges
                     of_outcome(ask, outcome, runs)
-                    read.append(ask.request_id)
-            if self._options.acknowledges:
-                self._background.acknowledge(read)
         tickets = reply.tickets
         for number, index in zip(tickets.numbers, tickets.indexes, strict=True):
             ask = asks.pop(number, None)

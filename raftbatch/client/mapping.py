@@ -21,7 +21,7 @@ class Asking(Protocol):
     """Who is asked; see `engine`."""
 
     def settled(self, ask: Any) -> None:
-        """Take in that an ask has its answer, or is abandoned."""
+        """Take in that whoever asked has the answer, or has abandoned it."""
         ...
 
     def abandon(self, ask: Any, *, is_cancelled: bool) -> None:

@@ -14,7 +14,10 @@ from raftbatch.client import (
     Refused,
     RequestCancelled,
     RequestFailed,
+    Result,
 )
+from raftbatch.client.engine import Engine
+from raftbatch.client.link import Link
 from raftbatch.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -279,6 +282,30 @@ def test_wait_that_is_over_drops_the_number_and_cancels_the_request() -> None:
         dropped = [number for message in node.messages for number in message.dropped]
         assert sorted(each.number for each in asked) == sorted(dropped)
         assert [each.timeout_ms for each in asked] == [0, 5000]
+
+    play(test)
+
+
+def test_outcome_that_nobody_had_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[asyncio.Task[Result]] = []
+    heard = Engine.heard
+
+    def cancel_in_that_turn(engine: Engine, link: Link, reply: pb.SessionReply) -> None:
+        heard(engine, link, reply)
+        for each in waiting if reply.outcomes else ():
+            each.cancel()
+
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+        async with AsyncClient(node.address) as client:
+            tickets = [await client.submit("echo", Payload(b"one")) for _ in range(2)]
+            waiting.append(asyncio.ensure_future(tickets[0].result()))
+            monkeypatch.setattr(Engine, "heard", cancel_in_that_turn)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting[0]
+            waiting.clear()
+            assert (await tickets[1].result()).payload == b"one"
+        assert node.truth.acknowledged == [tickets[1].request_id]
 
     play(test)
 
