@@ -204,6 +204,15 @@ class AsyncClient:
         checks.text("request id", request_id)
         return await self._running().cancel(request_id)
 
+    async def acknowledge(self, request_id: str) -> None:
+        """Have the cluster told, in the background, that an outcome was read, and may go.
+
+        For clients that do not do so by themselves (`ClientOptions.acknowledges`), as where an
+        outcome must be safe elsewhere first.
+        """
+        checks.text("request id", request_id)
+        self._running().acknowledge(request_id)
+
     def map(
         self,
         model: str,

@@ -112,6 +112,15 @@ class Engine:
         """Wait for so long, or until the client is closed."""
         await self._timers.pause(duration_s)
 
+    def acknowledge(self, request_id: str) -> None:
+        """Say soon that an outcome was read.
+
+        Raises:
+            NoLeader: the client is closed; definite.
+        """
+        self._check_open()
+        self._background.acknowledge(request_id)
+
     async def cancel(self, request_id: str) -> bool:
         """Cancel a request; return whether it is, or had an outcome before.
 

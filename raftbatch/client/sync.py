@@ -140,6 +140,10 @@ class Client:
         """Cancel a request. See `AsyncClient.cancel`."""
         return self._run(self._client.cancel(request_id))
 
+    def acknowledge(self, request_id: str) -> None:
+        """Say that an outcome was read. See `AsyncClient.acknowledge`."""
+        self._run(self._client.acknowledge(request_id))
+
     def map(
         self,
         model: str,
