@@ -308,7 +308,7 @@ class Engine:
             ask.said = error
             ask.is_lost = ask.is_lost or not error.definite
             if is_final:
-                ask.fail(error)
+                ask.fail(ask.judged(error))
             else:
                 ask.attempts += 1
                 asks.append(ask)

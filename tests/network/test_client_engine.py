@@ -230,6 +230,38 @@ def test_what_was_lost_stays_unknown_though_it_is_refused_later(slug: str) -> No
     play(test)
 
 
+@pytest.mark.parametrize("slug", ["", "unknown_model", "of_tomorrow", "invalid_request"])
+def test_refusal_says_nothing_definite_of_what_was_lost(slug: str) -> None:
+    """By a node that does not know of it, or, without a slug, whose messages are smaller."""
+
+    async def test(nodes: list[FakeNode]) -> None:
+        old, new = nodes
+
+        async def refuse(session: FakeSession, request: pb.SessionRequest) -> bool:
+            await session.refuse([each.number for each in request.submissions], slug)
+            return bool(request.submissions)
+
+        async def lose(session: FakeSession, request: pb.SessionRequest) -> bool:
+            for each in request.submissions:
+                old.truth.admit(each)
+            old.leader = new.leader = new.address
+            await session.end()
+            return True
+
+        old.hook = lose
+        if slug:
+            new.hook = refuse
+        else:
+            new.message_bytes_max = 1000
+        async with AsyncClient(old.address) as client:
+            with pytest.raises(RaftbatchError) as caught:
+                await client.infer("echo", Payload(bytes(5000)), request_id="lost")
+        # What it is, and not where it went, makes a request invalid.
+        assert caught.value.definite is (slug == "invalid_request")
+
+    play(test, 2)
+
+
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         [node] = nodes
