@@ -122,8 +122,8 @@ class SessionLimits:
         taking_bytes_max: payloads that one session may have on their way to the log; beyond it no
             more is read, so a client is slowed down.
         in_flight_max: what one session may have under way; more is refused, and said so.
-        unread_bytes_max: answers that a client has not read yet, in bytes; one that lets more
-            pile up is cut off.
+        unread_bytes_max: answers that come while a client reads nothing, in bytes; one that lets
+            more pile up is cut off. Outcomes that were known already wait until it has read others.
         forward_requests_max: what all clients together may have on its way to the leader through
             this node; more is refused.
         forward_bytes_max: the same, in bytes.

@@ -126,7 +126,8 @@ class GatewayServicer(object):
         another use after its last answer. The node's first message says who it is.
 
         What one stream has under way is bounded (`Opened.in_flight_max`): what goes beyond that is
-        refused, with `overloaded`. A client that does not read what it asked for is cut off, also with
+        refused, with `overloaded`. A client that reads slowly gets its outcomes when it has read those
+        before them; one that reads nothing while more and more comes is cut off, also with
         `overloaded`. When the stream ends, the requests go on: ask for their outcomes, anywhere.
 
         A node that leads no more keeps the stream, and answers what it was asked for: only what is
