@@ -19,7 +19,7 @@ from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node
 from coordinator.rpc import values
-from coordinator.rpc.callers import OpenSessions, caller
+from coordinator.rpc.callers import caller, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.session import Session
@@ -43,7 +43,8 @@ class GatewayService:
     def __init__(self, node: Node, forwarder: Forwarder) -> None:
         self._node = node
         self._forwarder = forwarder
-        self._sessions = OpenSessions(node.config.sessions)
+        self._sessions = open_sessions(node.config.sessions)
+        self._calls = open_calls(node.config.server)
         self._api_config: ApiConfig = node.config.scheduler.api
 
     async def Submit(  # noqa: N802 - the name of the call, as are all below
@@ -204,8 +205,13 @@ class GatewayService:
 
     async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, or end the gRPC call with its error."""
+        who = caller(context)
         try:
-            return await call()
+            self._calls.begin(who)
+            try:
+                return await call()
+            finally:
+                self._calls.end(who)
         except (RaftbatchError, Fatal) as error:
             await abort(context, error, self._node.client_address)
 
