@@ -8,6 +8,7 @@ Source: proto/raftbatch/v1/gateway.proto.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from coordinator.rpc import values
 from coordinator.rpc.callers import caller, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
+from coordinator.rpc.given_up import GivenUp
 from coordinator.rpc.session import Session
 from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
@@ -44,6 +46,7 @@ class GatewayService:
         self._node = node
         self._forwarder = forwarder
         self._sessions = open_sessions(node.config.sessions)
+        self._given_up = GivenUp(node, forwarder)
         self._calls = open_calls(node.config.server)
         self._api_config: ApiConfig = node.config.scheduler.api
 
@@ -78,6 +81,7 @@ class GatewayService:
         self, request: pb.InferRequest, context: Context
     ) -> pb.AwaitReply:
         """Take one request in, and wait for what becomes of it."""
+        began = asyncio.get_running_loop().time()
 
         async def infer() -> pb.AwaitReply:
             api, tenant = self._node.api, request.tenant or values.DEFAULT_TENANT
@@ -96,7 +100,12 @@ class GatewayService:
                 raise values.admitted_and_lost(error) from None
             return _awaited(answer.request_id, found)
 
-        return await self._answered(context, infer)
+        try:
+            return await self._answered(context, infer)
+        except asyncio.CancelledError:
+            name = (request.tenant or values.DEFAULT_TENANT, request.submission.request_id)
+            self._given_up.ended(name, began, context.time_remaining())
+            raise
 
     async def Cancel(  # noqa: N802
         self, request: pb.CancelRequest, context: Context
