@@ -35,7 +35,7 @@ class Leading(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Return once it is; raises NotLeader or NoLeader, definite."""
+        """Return once it is; raises NotLeader, NoLeader or NoSpace, definite."""
         ...
 
     def admit(self, admission: Admission, done: Done) -> None:

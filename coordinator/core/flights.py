@@ -39,7 +39,8 @@ class Flight:
         batches: batches it does something about.
         executors: executors nothing is assigned to meanwhile.
         models: model versions about which nothing is decided meanwhile.
-        slots: executor, incarnation, rows and 1, of slots it takes, or -1, of those it gives.
+        slots: executor, incarnation, model version, rows and 1, of slots it takes, or -1, of
+            those it gives.
     """
 
     at_ms: int
@@ -50,7 +51,7 @@ class Flight:
     batches: list[int] = field(default_factory=list)
     executors: list[str] = field(default_factory=list)
     models: list[ModelId] = field(default_factory=list)
-    slots: list[tuple[str, int, int, int]] = field(default_factory=list)
+    slots: list[tuple[str, int, ModelId, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,29 @@ class Sealed:
     numbers: tuple[int, ...]
     rows: int
     size: int
+
+
+@dataclass(slots=True)
+class _Slots:
+    """What is in flight about the slots of an executor's life.
+
+    Attributes:
+        taken: slots.
+        rows: in them.
+        held: slots by model version.
+        count: how many records it is.
+    """
+
+    taken: int = 0
+    rows: int = 0
+    held: dict[ModelId, int] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, model_id: ModelId, rows: int, sign: int) -> None:
+        """Take a slot, or give it back."""
+        self.taken += sign
+        self.rows += sign * rows
+        self.held[model_id] = self.held.get(model_id, 0) + sign
 
 
 class InFlight:
@@ -96,7 +120,7 @@ class InFlight:
         self.closed: dict[str, int] = {}
         self.frozen: dict[ModelId, int] = {}
         self.uses: dict[object, Usage] = {}
-        self._slots: dict[tuple[str, int], list[int]] = {}
+        self._slots: dict[tuple[str, int], _Slots] = {}
 
     def foresee_admit(self, record: r.Admit, flight: Flight) -> Iterator[int]:
         """Take note of requests in flight; yield the numbers of those that may be admitted.
@@ -192,23 +216,28 @@ class InFlight:
             _less(self.closed, executor)
         for model_id in flight.models:
             _less(self.frozen, model_id)
-        for executor, incarnation, rows, sign in flight.slots:
+        for executor, incarnation, model_id, rows, sign in flight.slots:
             slots = self._slots[executor, incarnation]
-            slots[0] -= sign
-            slots[1] -= sign * rows
-            slots[2] -= 1
-            if not slots[2]:
+            slots.add(model_id, rows, -sign)
+            slots.count -= 1
+            if not slots.count:
                 del self._slots[executor, incarnation]
 
     def weigh(self, executor: Executor, view: ExecutorView) -> None:
         """Set what an executor's view has of slots and rows."""
         key = executor.executor, executor.incarnation
-        slots, rows, _ = self._slots.get(key, (0, 0, 0))
-        batches = self._state.batches
-        view.free = executor.free_slots - slots
-        view.rows = rows + sum(
-            [batches[each.batch].rows for each in executor.held if not each.is_lapsed]
-        )
+        slots = self._slots.get(key) or _Slots()
+        batches, held, rows = self._state.batches, dict(slots.held), slots.rows
+        for each in executor.held:
+            batch = batches.get(each.batch)
+            if batch is not None:  # else it has ended, and the device has not
+                held[batch.key[:2]] = held.get(batch.key[:2], 0) + 1
+                rows += 0 if each.is_lapsed else batch.rows
+        view.free, view.rows = executor.free_slots - slots.taken, rows
+        view.held = {model_id: count for model_id, count in held.items() if count > 0}
+        view.spare = view.free
+        if executor.slots >= len(view.models):
+            view.spare -= sum([model_id not in view.held for model_id in view.models])
         view.is_able = executor.takes_new and executor.executor not in self.closed
 
     def rows_of(self, number: int) -> int:
@@ -218,6 +247,11 @@ class InFlight:
             return batch.rows
         sealed = self.sealing.get(number)
         return sealed.rows if sealed is not None else 0
+
+    def _model_of(self, number: int) -> ModelId:
+        """Return the model version of a batch that is sealed, or being sealed."""
+        batch = self._state.batches.get(number)
+        return (batch or self.sealing[number]).key[:2]
 
     def _about(self, batch: int, flight: Flight) -> None:
         self.busy[batch] = self.busy.get(batch, 0) + 1
@@ -233,11 +267,11 @@ class InFlight:
 
     def _slot(self, record: r.Assign | r.Complete, sign: int, flight: Flight) -> None:
         rows = self.rows_of(record.batch)
-        slots = self._slots.setdefault((record.executor, record.incarnation), [0, 0, 0])
-        slots[0] += sign
-        slots[1] += sign * rows
-        slots[2] += 1
-        flight.slots.append((record.executor, record.incarnation, rows, sign))
+        model_id = self._model_of(record.batch)
+        slots = self._slots.setdefault((record.executor, record.incarnation), _Slots())
+        slots.add(model_id, rows, sign)
+        slots.count += 1
+        flight.slots.append((record.executor, record.incarnation, model_id, rows, sign))
 
     def _subtract(self, whose: object, pending: Pending) -> None:
         use = self.uses[whose]

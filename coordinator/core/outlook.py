@@ -59,6 +59,7 @@ class Outlook:
         spent: batches to be bisected or quarantined, as keys.
         backoff: log time and number of batches that wait for it, a heap.
         due: log time and key of windows that ripen then, a heap.
+        rows: outstanding at all executors.
         is_stale: whether an own record was refused that never should be: nothing is
             decided until all that is in flight has been applied and this is built anew.
     """
@@ -77,6 +78,7 @@ class Outlook:
         self.spent: dict[int, None] = {}
         self.backoff: list[tuple[int, int]] = []
         self.due: list[tuple[int, Key]] = []
+        self.rows = 0
         self.is_stale = False
         self._waiting_at: dict[int, ModelView] = {}
 
@@ -292,6 +294,7 @@ class Outlook:
         executor = self.state.executors.get(name)
         view = self.executors.get(name)
         before = view.free if view is not None and view.is_able else 0
+        self.rows -= view.rows if view is not None else 0
         if view is not None and (
             executor is None
             or view.incarnation != executor.incarnation
@@ -308,6 +311,7 @@ class Outlook:
             view = self.executors[name] = ExecutorView(name, executor.incarnation)
             view.models = executor.models
         self.flying.weigh(executor, view)
+        self.rows += view.rows
         for model_id in view.models:
             model = self.models.get(model_id)
             if model is None:

@@ -19,6 +19,7 @@ from coordinator.api import ApiConfig
 from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node
+from coordinator.refusing import is_stuck
 from coordinator.rpc import values
 from coordinator.rpc.callers import caller, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
@@ -180,7 +181,7 @@ class GatewayService:
                 for name, address in node.client_addresses().items()
             ],
             node_id=node.config.node_id,
-            leader_id=(node.log.leader or "") if node.log is not None else "",
+            leader_id="" if is_stuck(node.log) else node.leader,
         )
 
     async def Models(  # noqa: N802

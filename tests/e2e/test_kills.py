@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from tests.e2e.clients import Clients
-from tests.e2e.cluster import ServedCluster
+from tests.e2e.cluster import AS_SHIPPED, ServedCluster
 from tests.e2e.history import History, Write, judge, log_of
 
 _DURATION_S = 60.0
@@ -81,7 +81,7 @@ def test_nothing_acknowledged_is_lost_under_kills_and_pauses(
     seed = 7
     record_property("seed", seed)
     history = History()
-    with ServedCluster(tmp_path, settings=_NO_SNAPSHOTS) as cluster:
+    with ServedCluster(tmp_path, settings=_NO_SNAPSHOTS + AS_SHIPPED) as cluster:
         cluster.start_all("--bootstrap")
         cluster.leader()
         nemesis = Nemesis(cluster, seed)

@@ -292,6 +292,7 @@ def test_session_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
             message = submissions(number, want=pb.WANT_TICKET)
             message.submissions[0].payload = bytes(10_000)
             await session.write(message)
+        await api.until(lambda: len(api.submitted) >= 10)
         for _ in range(50):
             await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
         assert len(api.submitted) == 10
@@ -326,7 +327,9 @@ def test_client_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
         await session.write(submissions(3))
         await api.until(lambda: len(api.submitted) == 3)
         session.cancel()
-        await api.until(lambda: api.unwatched == 2 and node.on_stopping == [])
+        await api.until(lambda: api.unwatched == 2)
+        while node.on_stopping:
+            await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
 
     run(tmp_path, test)
 

@@ -19,7 +19,7 @@ def found(folder: Path, text: str) -> list[str]:
     return unreachable(load_node(FILES, write(folder, text), "n1"))
 
 
-@pytest.mark.parametrize("name", ["local-1", "local-3", "local-5"])
+@pytest.mark.parametrize("name", ["chaos-3", "local-1", "local-3", "local-5"])
 def test_limits_that_are_shipped_can_all_be_reached(name: str) -> None:
     assert unreachable(load_node(FILES, str(ROOT / f"cluster_configs/{name}.toml"), "n1")) == []
 
