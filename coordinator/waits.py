@@ -118,6 +118,9 @@ class OutcomeWaits:
     def __len__(self) -> int:
         return self._count
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._waiting
+
     def add(self, name: str, told: Told) -> Wait:
         """Wait for a request that has no outcome yet; `told` is called once, unless dropped.
 
