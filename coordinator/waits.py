@@ -157,7 +157,11 @@ class OutcomeWaits:
 
     def installed(self, state: State) -> None:
         """Tell those whose requests have ended in what a snapshot stands for."""
-        ended = [name for name in self._waiting if not isinstance(state.request(*name.split("\0", 1)), Request)]
+        ended = [
+            name
+            for name in self._waiting
+            if not isinstance(state.request(*name.split("\0", 1)), Request)
+        ]
         self._tell(state, ended)
 
     def end(self, error: RaftbatchError) -> None:
