@@ -64,20 +64,20 @@ _ALL = (
     ),
     Broken(
         "slot-leaks",
-        "the slot of every 32nd batch is never returned",
+        "the slot of every eighth batch is never returned",
         (
             _mutant(
                 "slot-not-returned",
                 _CORE + "slots",
                 "            if not stopped or (each.batch, each.fence) != (batch, fence)\n",
-                "            if not stopped or not batch % 32"
+                "            if not stopped or not batch % 8"
                 " or (each.batch, each.fence) != (batch, fence)\n",
             ),
             _mutant(
                 "slot-not-freed",
                 _CORE + "executors",
                 "        if held.is_lapsed and (held.batch, held.fence) in stopped:\n",
-                "        if held.is_lapsed and held.batch % 32"
+                "        if held.is_lapsed and held.batch % 8"
                 " and (held.batch, held.fence) in stopped:\n",
             ),
         ),
@@ -206,14 +206,62 @@ _ALL = (
 )
 
 BROKEN = {each.name: each for each in _ALL}
+"""Those that a run of clients and nemeses finds."""
+
+_OF_DISKS = (
+    Broken(
+        "checksum-off",
+        "what an entry holds is not held against its checksum",
+        (
+            _mutant(
+                "checksum-off",
+                "coordinator.raft.segments.layout",
+                "    if zlib.crc32(content, salt) != data_crc:\n",
+                "    if False:\n",
+            ),
+        ),
+        ("chaos.disk_damage", (), 0.0, 1),
+        (),
+    ),
+    Broken(
+        "sync-error-ignored",
+        "a node goes on after a sync that failed",
+        (
+            _mutant(
+                "sync-error-ignored",
+                "coordinator.raft.segments.writer",
+                '        with disk_errors(f"syncing {path}"):\n'
+                "            self._segment.datasync()\n",
+                "        try:\n"
+                "            self._segment.datasync()\n"
+                "        except OSError:\n"
+                "            pass\n",
+            ),
+        ),
+        ("chaos.disk_rounds", (), 0.0, 1),
+        (),
+    ),
+)
+
+OF_DISKS = {each.name: each for each in _OF_DISKS}
+"""Those that `chaos.disk_damage` and `chaos.disk_rounds` find."""
+
+
+def known(name: str) -> Broken:
+    """Return a bug by its name.
+
+    Raises:
+        LookupError: there is none.
+    """
+    return (BROKEN | OF_DISKS)[name]
 
 
 def main() -> None:
     """Put the bug in place that the first argument names, then be `raftbatch`."""
     name = sys.argv.pop(1)
-    if name not in BROKEN:
-        sys.exit(f"there is no bug {name!r}: {', '.join(BROKEN)}")
-    for mutant in BROKEN[name].mutants:
+    if name not in BROKEN | OF_DISKS:
+        sys.exit(f"there is no bug {name!r}: {', '.join(BROKEN | OF_DISKS)}")
+    for mutant in known(name).mutants:
         install(mutant)
     from raftbatch.local.child import main as command
 

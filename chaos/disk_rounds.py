@@ -59,6 +59,7 @@ _WIDTH = 2
 _CALLERS = 3
 _OUTCOMES_MAX = 40  # between two rounds
 _SYNCS_MAX = 30  # that are done before the one
+_FAILURES_MAX = 10  # of each thread of a node one, and a few that were under way
 _PAUSE_S = 0.05
 
 
@@ -178,7 +179,7 @@ class Rounds:
         self._watch.look()  # what was committed by then is judged in the end
         nodes, skip = world.nodes, rng.randint(0, _SYNCS_MAX)
         if kind == "power":
-            hit = rng.sample(nodes, rng.choice((1, len(nodes) // 2 + 1, len(nodes))))
+            hit = rng.sample(nodes, _sizes(len(nodes))[self.counts["rounds power"] % 3])
             before = self._believed()
             acknowledged = self._acknowledged()
             world.power_loss(hit)
@@ -213,7 +214,14 @@ class Rounds:
     def _ends(self, node: str, kind: str) -> None:
         """Wait until a node has ended of a fault, and look how."""
         world = self.world
-        world.wait_until(lambda: f"the end of {node}" if world.is_alive(node) else "", LIMIT_S)
+
+        def alive() -> str:
+            told = world.preloads[node].told()
+            if min(told.sync_skip, told.write_skip) < -_FAILURES_MAX:
+                raise Broken(f"{node} goes on writing to a disk that fails")
+            return f"the end of {node}" if world.is_alive(node) else ""
+
+        world.wait_until(alive, LIMIT_S)
         if kind == "kill-in-sync":
             return
         said = world.ending(node)
@@ -275,6 +283,11 @@ class Rounds:
             return f"{acknowledged} on all: {', '.join(behind)}" if behind else ""
 
         world.wait_until(late, LIMIT_S)
+
+
+def _sizes(count: int) -> tuple[int, int, int]:
+    """Return how many of so many nodes lose their power, in turn: one, a majority, all."""
+    return 1, count // 2 + 1, count
 
 
 def _faults(kind: str, skip: int) -> Faults:

@@ -124,16 +124,19 @@ def why_full(log: Log | None) -> NoSpace | None:
     return NoSpace(said, retry_after_ms=RETRY_AFTER_MS)
 
 
-def is_stuck(log: Log | None) -> bool:
-    """Return whether a node follows nobody for want of room: it appends, and applies, nothing more.
+def told_leader(log: Log | None) -> str:
+    """Return whom a node calls the leader to clients and executors that look; empty: nobody.
 
-    It says then that it knows of no leader, so that whoever waits here, for outcomes or at a feed,
-    waits elsewhere. The answers to what is asked of a leader name the leader all the same.
+    One whose disk is full follows nobody: it appends, and applies, nothing more. So whoever waits
+    here, for outcomes or at a feed, waits elsewhere. Where it refuses what is asked of a leader it
+    names the leader all the same.
 
     Args:
         log: the node's; None: it has none yet.
     """
-    return log is not None and log.space is Space.RESERVE and log.role is not Role.LEADER
+    if log is None or (log.space is Space.RESERVE and log.role is not Role.LEADER):
+        return ""
+    return log.leader or ""
 
 
 def _unknown(admission: Admission) -> UnknownModel:

@@ -10,11 +10,11 @@ is decided. Called by: `outlook`. Total. Deterministic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import add
 from typing import TypeVar
 
-from coordinator.core.admission import is_never
+from coordinator.core.admission import is_never, usable
 from coordinator.core.placement import ExecutorView
 from coordinator.core.state import ModelId, State
 from coordinator.core.usage import Usage
@@ -35,6 +35,7 @@ class Flight:
         records: in it.
         names: ids it admits.
         numbers: the requests of these.
+        uses: what these are: of all (None), of a model version, of a tenant.
         sealed: batches it makes.
         batches: batches it does something about.
         executors: executors nothing is assigned to meanwhile.
@@ -47,6 +48,7 @@ class Flight:
     records: list[r.Record] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    uses: list[tuple[object, Usage]] = field(default_factory=list)
     sealed: list[int] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
     executors: list[str] = field(default_factory=list)
@@ -122,40 +124,53 @@ class InFlight:
         self.uses: dict[object, Usage] = {}
         self._slots: dict[tuple[str, int], _Slots] = {}
 
-    def foresee_admit(self, record: r.Admit, flight: Flight) -> Iterator[int]:
-        """Take note of requests in flight; yield the numbers of those that may be admitted.
+    def foresee_admit(self, record: r.Admit, flight: Flight) -> list[tuple[int, Pending]]:
+        """Take note of requests in flight; return those that may be admitted, by number.
 
         Load is not foreseen: those that are refused for it come back when it lands.
         """
-        for place, request_id in enumerate(record.request_id):
-            key = record.keys[record.key[place]]
-            tenant = record.tenants[record.tenant[place]]
-            name = f"{tenant}\0{request_id}"
-            model = self._state.models.get(key[:2])
-            if model is None or key[:2] in self._state.deleting:
+        state, keys, at_ms = self._state, record.keys, flight.at_ms
+        models = [usable(state, key) for key in keys]
+        scopes = [f"{tenant}\0" for tenant in record.tenants]
+        sizes = [*map(add, map(len, record.payload), map(len, record.parameters))]
+        most = max(record.rows), max(record.priority), max(sizes)
+        is_doubtful = any(model is not None and is_never(state, model, *most) for model in models)
+        names, known, pending = self.names, state.dedupe, self.pending
+        found: list[tuple[int, Pending]] = []
+        uses: dict[tuple[int, int], Usage] = {}
+        for number, key, tenant, request_id, rows, priority, timeout_ms, size in zip(
+            range(record.first, record.first + len(sizes)),
+            record.key,
+            record.tenant,
+            record.request_id,
+            record.rows,
+            record.priority,
+            record.timeout_ms,
+            sizes,
+            strict=True,
+        ):
+            model, name = models[key], scopes[tenant] + request_id
+            if model is None or name in names or name in known:
                 continue
-            if name in self.names or name in self._state.dedupe:
+            if is_doubtful and is_never(state, model, rows, priority, size):
                 continue
-            size = len(record.payload[place]) + len(record.parameters[place])
-            timeout_ms = record.timeout_ms[place] or model.default_timeout_ms
-            rows, number, priority = (
-                record.rows[place],
-                record.first + place,
-                record.priority[place],
-            )
-            if is_never(self._state, model, rows, priority, size):
-                continue
-            deadline_ms = flight.at_ms + timeout_ms if timeout_ms else 0
-            self.names[name] = flight
-            self.pending[number] = Pending(key, rows, size, priority, flight.at_ms, deadline_ms)
+            limit_ms = timeout_ms or model.default_timeout_ms
+            deadline_ms = at_ms + limit_ms if limit_ms else 0
+            one = Pending(keys[key], rows, size, priority, at_ms, deadline_ms)
+            names[name] = flight
+            pending[number] = one
             flight.names.append(name)
-            flight.numbers.append(number)
-            for whose in (None, key[:2], tenant):
-                use = self.uses.get(whose)
-                if use is None:
-                    use = self.uses[whose] = Usage()
-                use.add(rows, size)
-            yield number
+            found.append((number, one))
+            use = uses.get((key, tenant))
+            if use is None:
+                use = uses[key, tenant] = Usage()
+            use.add(rows, size)
+        flight.numbers += [number for number, _ in found]
+        for (key, tenant), use in uses.items():
+            for whose in (None, keys[key][:2], record.tenants[tenant]):
+                self.uses.setdefault(whose, Usage()).add_all(use)
+                flight.uses.append((whose, use))
+        return found
 
     def foresee(self, record: r.Record, flight: Flight) -> None:
         """Take note of any other record. A Seal's requests were put into `sealing` before."""
@@ -202,11 +217,14 @@ class InFlight:
 
     def land(self, flight: Flight) -> None:
         """Give back what an entry kept: it is applied."""
-        for name, number in zip(flight.names, flight.numbers, strict=True):
+        for name in flight.names:
             del self.names[name]
-            pending = self.pending.pop(number)
-            for whose in (None, pending.key[:2], name.partition("\0")[0]):
-                self._subtract(whose, pending)
+        for number in flight.numbers:
+            del self.pending[number]
+        for whose, use in flight.uses:
+            self.uses[whose].take_away(use)
+            if not self.uses[whose].requests:
+                del self.uses[whose]
         for batch in flight.sealed:
             for number in self.sealing.pop(batch).numbers:
                 self.taken.pop(number, None)
@@ -272,14 +290,6 @@ class InFlight:
         slots.add(model_id, rows, sign)
         slots.count += 1
         flight.slots.append((record.executor, record.incarnation, model_id, rows, sign))
-
-    def _subtract(self, whose: object, pending: Pending) -> None:
-        use = self.uses[whose]
-        use.requests -= 1
-        use.rows -= pending.rows
-        use.size -= pending.size
-        if not use.requests:
-            del self.uses[whose]
 
 
 def _less(counts: dict[_K, int], key: _K) -> None:

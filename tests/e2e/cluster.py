@@ -12,6 +12,7 @@ Nothing sleeps: waits end with an event, or when a status says so.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -59,7 +60,8 @@ class ServedCluster:
         nodes: their names.
         settings: further tables of the file; where `[timing]` is not among them, several nodes
             have theirs of `CALM`.
-        address: of the machine that the nodes are on.
+        address: of the machine that the nodes are on; empty: one of this machine's own, which
+            nobody else uses.
         credentials: of this client, where the settings ask for TLS.
         replica: what the nodes replicate, `opaque` entries or what the `scheduler` makes of them.
         serves_http: whether the nodes have HTTP ports.
@@ -76,7 +78,7 @@ class ServedCluster:
         folder: Path,
         nodes: Sequence[str] = ("n1", "n2", "n3"),
         settings: str = "",
-        address: str = "127.0.0.1",
+        address: str = "",
         credentials: grpc.ChannelCredentials | None = None,
         replica: str = "opaque",
         serves_http: bool = False,
@@ -86,6 +88,7 @@ class ServedCluster:
         self.file = str(folder / "cluster.toml")
         self.processes: dict[str, Process] = {}
         self.programs: dict[str, Sequence[str]] = {}
+        self.address = address = address or loopback()
         free = free_ports(3 * len(nodes), address)
         self.peers = {node: f"{address}:{free.pop()}" for node in nodes}
         self.clients = {node: f"{address}:{free.pop()}" for node in nodes}
@@ -127,8 +130,9 @@ class ServedCluster:
         text = "\n".join([*tables, STORAGE, self.settings, timing])
         Path(path).write_text(text, encoding="utf-8")
 
-    def add(self, node: str, address: str = "127.0.0.1") -> str:
+    def add(self, node: str, address: str = "") -> str:
         """Give another node addresses, in a file of its own; return that."""
+        address = address or self.address
         peer, client = free_ports(2, address)
         self.peers[node], self.clients[node] = f"{address}:{peer}", f"{address}:{client}"
         path = str(self.folder / f"with-{node}.toml")
@@ -280,6 +284,17 @@ class _Deadline:
         self._looks -= 1
         self._never.wait(pause_s)
         return self._looks > 0
+
+
+def loopback() -> str:
+    """Return an address of this machine; on Linux one that no other test is likely to use.
+
+    A port that was free a moment ago is still free then, and while a node is down.
+    """
+    if sys.platform != "linux":
+        return "127.0.0.1"
+    drawn = RealEntropy().random_bytes(3)
+    return f"127.{64 + drawn[0] % 64}.{drawn[1]}.{1 + drawn[2] % 254}"
 
 
 def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:

@@ -160,9 +160,14 @@ class ScriptedApi:
         self.unwatched += 1
         self._grow()
 
+    def is_awaited(self, _tenant: str, request_id: str) -> bool:
+        """Return whether somebody watches it."""
+        return request_id in self.watching
+
     async def cancel(self, names: Sequence[tuple[str, str]]) -> list[Verdict | RaftbatchError]:
         """Cancel all."""
         self.asked += names
+        self._grow()
         self._check()
         return [Verdict.OK] * len(names)
 

@@ -112,7 +112,7 @@ def play(folder: Path, *checks: Callable[[Stage], Awaitable[None]]) -> None:
 
 async def cancel_in_every_state(stage: Stage) -> None:
     done = await stage.client.submit("echo", "done")
-    assert (await done.result()).value == "done"
+    await stage.until(lambda found: found.requests == 0)  # read, it would soon be forgotten
     held = await stage.hold()
     queued = await stage.client.submit("single", "sealed, and waits for a slot")
     open_ = await stage.client.submit("patient", "in a window")
@@ -121,6 +121,16 @@ async def cancel_in_every_state(stage: Stage) -> None:
         with pytest.raises(RequestCancelled):
             await ticket.result()
     assert await done.cancel() is False
+    assert (await done.result()).value == "done"
+
+
+async def calls_given_up(stage: Stage) -> None:
+    await stage.hold()
+    call = GatewayStub(stage.channel).Infer(pb.InferRequest(submission=submission("gone", b"x")))
+    await stage.until(lambda found: found.requests == 3)
+    call.cancel()
+    await stage.until(lambda found: found.requests == 2)
+    assert (await outcome(stage.channel, "gone")).kind == pb.OUTCOME_KIND_CANCELLED
 
 
 async def storm_of_cancels(stage: Stage) -> None:
@@ -166,6 +176,7 @@ def test_cancels_and_disconnects_leave_nothing_behind(tmp_path: Path) -> None:
     play(
         tmp_path,
         cancel_in_every_state,
+        calls_given_up,
         storm_of_cancels,
         all_of_a_window_cancelled,
         most_clients_disconnect,

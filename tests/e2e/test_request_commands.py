@@ -95,6 +95,8 @@ def test_requests_from_the_command_line(tmp_path: Path) -> None:
             told = command("infer", "echo", "x", "--request-id", "same", "--tenant", "c", *at)
             assert told == "text: x\n"
             assert command("result", request_id, "--index", index, *at) == "text: later\n"
+            gone = command("result", request_id, "--index", index, *at, status=1)
+            assert "acknowledged" in gone
             assert command("infer", "echo", "hello", *at) == "text: hello\n"
             found = json.loads(command("infer", "echo", "hello", "--json", *at))
             assert found["outputs"] == {"text": "hello"}

@@ -306,41 +306,6 @@ def test_session_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
     run(tmp_path, test, SessionLimits(taking_bytes_max=100_000))
 
 
-def test_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
-    """Its answers cannot be held back, so they are dropped, and it is told so if it ever reads."""
-
-    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
-        api = node.scripted
-        session = await opened(channel)
-        await session.write(submissions(*range(200)))
-        await api.until(lambda: len(api.watching) == 200)
-        for number in range(200):
-            api.end(f"r{number}", outcome(f"r{number}", bytes(100_000)))
-            if number % 10 == 0:
-                await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
-        assert await broken(session) == "overloaded"
-
-    run(tmp_path, test, SessionLimits(unread_bytes_max=5_000_000))
-
-
-def test_client_that_never_reads_holds_no_session(tmp_path: Path) -> None:
-    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
-        api = node.scripted
-        session = await opened(channel)
-        await session.write(submissions(*range(200)))
-        await api.until(lambda: len(api.watching) == 200)
-        for number in range(200):
-            api.end(f"r{number}", outcome(f"r{number}", bytes(100_000)))
-            if number % 10 == 0:
-                await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
-        while node.on_stopping:  # it is there still
-            await GatewayStub(channel).Nodes(pb.NodesRequest())
-        (await opened(channel)).cancel()
-        session.cancel()
-
-    run(tmp_path, test, SessionLimits(unread_bytes_max=5_000_000, sessions_max=1))
-
-
 def test_sessions_are_bounded(tmp_path: Path) -> None:
     async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
         first = await opened(channel)

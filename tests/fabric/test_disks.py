@@ -19,6 +19,8 @@ _MISSING = missing()
 needs_disks = [pytest.mark.root, pytest.mark.skipif(bool(_MISSING), reason=_MISSING)]
 pytestmark = needs_disks
 
+needs_library = [pytest.mark.skipif(compiler() is None, reason="no C compiler")]
+
 SIZE_BYTES = 32 << 20
 LIMIT_S = 60.0
 

@@ -131,11 +131,15 @@ def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_pat
             "sessions.caller_sessions_max = 11 can never be reached: sessions.sessions_max = 10",
         ),
         (
-            "[server]\ncalls_max = 2999\n",
+            "[server]\ncalls_max = 4000\n",
             (
-                "sessions.sessions_max = 1000 and feed.tails_max = 2000 cannot be reached "
-                "together: each is a call, and server.calls_max = 2999"
+                "sessions.sessions_max = 1000, feed.tails_max = 2000 and server.client_calls_max = "
+                "1000 leave nothing to others: each is a call, and server.calls_max = 4000"
             ),
+        ),
+        (
+            "[server]\nclient_calls_max = 10\ncaller_calls_max = 11\n",
+            "server.caller_calls_max = 11 can never be reached: server.client_calls_max = 10",
         ),
         (
             "[server]\ncalls_max = 10\n",
