@@ -270,7 +270,8 @@ class Engine:
         link.controls.clear()
         self._end(link)
         for control in controls:
-            self._background.failed(control, OutcomeUnknown(error.message))
+            retry_ms = error.retry_after_ms
+            self._background.failed(control, OutcomeUnknown(error.message, retry_after_ms=retry_ms))
         for ask in asks:
             ask.is_lost = True
         if error.slug == Overloaded.slug:
