@@ -197,8 +197,7 @@ class Engine:
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
             ask.link.drop(ask.number)
-            if ask.link is not self._link:
-                self._end_if_idle(ask.link)
+            self.end_if_idle(ask.link)
             ask.link = None
         if is_cancelled and was_sent and not self._is_closed:
             self._background.cancel(ask.request_id)
@@ -255,9 +254,8 @@ class Engine:
             control = link.controls.pop(acknowledged.number, None)
             if control is not None:
                 self._elsewhere(link, self._background.acknowledged(control, acknowledged.results))
-        if link is not self._link:
-            self._end_if_idle(link)
-        elif self._ready:
+        self.end_if_idle(link)
+        if self._ready and link is self._link:
             link.wake()  # there is room again
 
     def lost(self, link: Link, error: RaftbatchError) -> None:
@@ -326,7 +324,7 @@ class Engine:
         if link is self._link:
             self._link = None
             self._nodes.left(link.address, error.leader)
-            self._end_if_idle(link)
+            self.end_if_idle(link)
             self._wake()
         return True
 
@@ -365,8 +363,10 @@ class Engine:
         self._link = link
         link.start()
         for old in list(self._links):
-            if old is not link and old.is_doubted:
+            if old.is_doubted and old is not link:
                 self._leave(old)
+            else:
+                self.end_if_idle(old)
 
     def nobody(self, error: RaftbatchError) -> None:
         """Give up what is ready: none of the nodes that were named answers."""
@@ -381,8 +381,9 @@ class Engine:
     def _leave(self, link: Link) -> None:
         self.lost(link, OutcomeUnknown(f"{link.address} is silent, or leads no more"))
 
-    def _end_if_idle(self, link: Link) -> None:
-        if not link.owes and link in self._links:
+    def end_if_idle(self, link: Link) -> None:
+        """End a link that leads no more, and owes nothing."""
+        if link is not self._link and not link.owes and link in self._links:
             self._end(link)
 
     def _end(self, link: Link) -> None:

@@ -59,6 +59,10 @@ class Owner(Protocol):
         """Take in who the nodes are."""
         ...
 
+    def end_if_idle(self, link: Link) -> None:
+        """End a link that owes nothing any more, if nothing is to be asked there."""
+        ...
+
 
 class Link:
     """See the module's docstring. Made by `open_link`.
@@ -132,6 +136,7 @@ class Link:
             return await self._call_of(call)
         finally:
             self._calls -= 1
+            self._owner.end_if_idle(self)
 
     async def nodes(self) -> pb.NodesReply:
         """Return who the nodes are, as far as this one knows.
