@@ -96,12 +96,14 @@ class Background:
                 self._wake()
         return future
 
-    def take(self) -> list[Control]:
-        """Return what is to be said now; it is owed from then on."""
-        controls = []
-        if self._cancels:
+    def take(self, most: int) -> list[Control]:
+        """Return what is to be said now, `most` at once; it is owed from then on."""
+        controls: list[Control] = []
+        if self._is_pausing:
+            return controls
+        if self._cancels and most > 0:
             controls.append(Control(True, _taken(self._cancels)))
-        if self._read and self._is_due:
+        if self._read and self._is_due and most > len(controls):
             controls.append(Control(False, _taken(self._read)))
             self._is_due = bool(self._read)
         self._owed += sum(len(control.request_ids) for control in controls)

@@ -207,8 +207,7 @@ class Engine:
     def next_message(self, link: Link) -> bytes | None:
         """Return what is to be said on a link: on the leader's, all that is ready."""
         is_leading = link is self._link
-        has_more = bool(self._ready) or self._background.is_due
-        if not link.dropped and not (is_leading and has_more):
+        if not link.dropped and not (is_leading and self.has_work()):
             return None
         request = pb.SessionRequest(
             tenant=self._options.tenant, dropped=link.dropped, forward=self._options.forward
@@ -217,13 +216,12 @@ class Engine:
         parts: list[bytes] = []
         link.dropped.clear()
         if is_leading:
+            for control in self._background.take(link.room):
+                self._number += 1
+                link.controls[self._number] = control
+                names = request.cancels if control.is_cancel else request.acknowledgements
+                names.add(number=self._number, request_ids=control.request_ids)
             self._number = self._ready.fill(request, parts, link, self._number)
-            if self._background.is_due:
-                for control in self._background.take():
-                    self._number += 1
-                    link.controls[self._number] = control
-                    names = request.cancels if control.is_cancel else request.acknowledgements
-                    names.add(number=self._number, request_ids=control.request_ids)
         # Without room for anything more it would say nothing, over and over.
         if self._number == before and not has_dropped:
             return None
@@ -255,7 +253,7 @@ class Engine:
             if control is not None:
                 self._elsewhere(link, self._background.acknowledged(control, acknowledged.results))
         self.end_if_idle(link)
-        if self._ready and link is self._link:
+        if link is self._link and self.has_work():
             link.wake()  # there is room again
 
     def lost(self, link: Link, error: RaftbatchError) -> None:

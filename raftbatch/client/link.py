@@ -108,6 +108,12 @@ class Link:
         """Whether an answer is missing."""
         return bool(self.asks or self.controls or self._calls)
 
+    @property
+    def room(self) -> int:
+        """How much more the node lets be under way."""
+        most: int = self.opened.in_flight_max
+        return most - len(self.asks) - len(self.controls)
+
     def start(self) -> None:
         """Begin to say what there is to say, and to hear."""
         for call in (self._read(), self._write(), self._probe()):

@@ -63,7 +63,7 @@ def test_nothing_is_said_for_as_long_as_the_node_asks(is_cancel: bool) -> None:
             background.cancel("c")
         else:
             acknowledge_many(background, "a")
-        [refused] = background.take()
+        [refused] = background.take(2)
         background.failed(refused, FULL)
         acknowledge_many(background, "b")
         background.cancel("d")
@@ -79,7 +79,7 @@ def test_longest_pause_that_was_asked_for_holds(error: RaftbatchError) -> None:
     def test(background: Background, loop: Loop) -> None:
         acknowledge_many(background, "a")
         background.cancel("c")
-        cancel, acknowledgement = background.take()
+        cancel, acknowledgement = background.take(2)
         background.failed(cancel, FULL)
         background.failed(acknowledgement, error)
         [left_s] = loop.waits_s()
@@ -93,7 +93,10 @@ def test_what_is_due_early_has_no_timer_left() -> None:
         acknowledge_many(background, "a")
         assert background.is_due
         assert loop.waits_s() == []
-        assert background.take() == [Control(False, tuple(f"a{n}" for n in range(MANY)))]
+        background.cancel("c")
+        assert background.take(0) == []  # there is no room
+        assert background.take(1) == [Control(True, ("c",))]
+        assert background.take(1) == [Control(False, tuple(f"a{n}" for n in range(MANY)))]
         assert not background.is_due
 
     play(test)

@@ -9,6 +9,7 @@ import pytest
 
 from raftbatch.client import ClientOptions
 from raftbatch.client import link as links
+from raftbatch.client.asks import Ask
 from raftbatch.client.engine import Engine
 from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
@@ -24,7 +25,8 @@ class Quiet(Link):
     """
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, "127.0.0.1:1", cast("Any", None), None, pb.Opened())
+        opened = pb.Opened(in_flight_max=2, message_bytes_max=4096)
+        super().__init__(engine, "127.0.0.1:1", cast("Any", None), None, opened)
         self.is_ended = False
 
     def start(self) -> None:
@@ -57,6 +59,38 @@ def test_link_that_owes_nothing_is_ended_once_another_leads() -> None:
         assert (first.is_ended, second.is_ended) == (True, False)
         await engine.close()
         assert second.is_ended
+
+    asyncio.run(main())
+
+
+def test_acknowledgements_wait_for_room_and_go_before_requests() -> None:
+    async def main() -> None:
+        engine = made()
+        link = await turn(engine)
+        asks = [Ask(engine.future(), f"r{n}", b"", b"", n) for n in range(4)]
+        for ask in asks:
+            engine.ask(ask, None, False)
+
+        def said() -> pb.SessionRequest | None:
+            message = engine.next_message(link)
+            return None if message is None else pb.SessionRequest.FromString(message)
+
+        first = said()
+        assert first is not None
+        assert [each.request_id for each in first.awaits] == ["r0", "r1"]
+        for n in range(256):  # as many as are said at once
+            engine.acknowledge(f"read {n}")
+        assert said() is None
+        link.asks.popitem()
+        second = said()
+        assert second is not None
+        assert (len(second.acknowledgements), len(second.awaits)) == (1, 0)
+        assert said() is None
+        for ask in asks:
+            ask.answer.set_result(None)
+        link.controls.clear()
+        engine._background.close()
+        await engine.close()
 
     asyncio.run(main())
 
