@@ -223,7 +223,7 @@ def test_what_was_lost_stays_unknown_though_it_is_refused_later(slug: str) -> No
             return True
 
         node.hook = lose
-        async with AsyncClient(node.address, ClientOptions(patience_s=0.2)) as client:
+        async with AsyncClient(node.address, ClientOptions(patience_s=1.0)) as client:
             with pytest.raises(OutcomeUnknown):
                 await client.infer("echo", Payload(b""), request_id="lost")
         assert node.truth.cancelled == ["lost"]
@@ -294,7 +294,7 @@ def test_wait_that_is_over_drops_the_number_and_cancels_the_request() -> None:
             return bool(request.submissions)
 
         node.hook = say_nothing
-        async with AsyncClient(node.address, ClientOptions(patience_s=0.3)) as client:
+        async with AsyncClient(node.address, ClientOptions(patience_s=1.0)) as client:
             with pytest.raises(OutcomeUnknown, match="it is cancelled") as caught:
                 await client.infer("echo", Payload(b""), request_id="late")
             assert not caught.value.definite
