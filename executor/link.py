@@ -211,7 +211,7 @@ class Link:
                 await self.learn()  # the name that its certificate bears
             address = self._nodes.leader
             try:
-                found = await self._while_it_leads(call(self._stub(address), call_s))
+                found = await self._while_it_leads(address, call(self._stub(address), call_s))
                 self._asked = address
                 return found
             except grpc.aio.AioRpcError as error:
@@ -255,7 +255,7 @@ class Link:
         if address != self._nodes.leader:
             return True  # another call has found out before
         if trouble.leader and trouble.leader != address:
-            self._nodes.guess(trouble.leader)
+            self._nodes.told(trouble.leader)
             return True
         if trouble.slug not in ("overloaded", "no_space"):  # these are the leader's words
             self._nodes.guess(self._nodes.after(address))
@@ -308,18 +308,21 @@ class Link:
                 await asyncio.sleep(pauses.next_s())
             has_heard = False  # where it was well until now, the next one is asked at once
 
-    async def _while_it_leads(self, call: Awaitable[T]) -> T:
+    async def _while_it_leads(self, address: str, call: Awaitable[T]) -> T:
         """Return what a call returns; give it up where it is heard that its node leads no more.
 
         Whatever an executor asks may be repeated, and a node that is cut off answers nothing.
         """
-        asking, news = asyncio.ensure_future(call), self._nodes.news
+        asking = asyncio.ensure_future(call)
         asking.add_done_callback(_retrieve)
         try:
-            await asyncio.wait((asking, news), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise _NoMore
-            return asking.result()
+            while True:
+                news = self._nodes.news
+                await asyncio.wait((asking, news), return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    return asking.result()
+                if self._nodes.leader != address:
+                    raise _NoMore
         finally:
             asking.cancel()
 

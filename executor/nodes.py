@@ -70,9 +70,7 @@ class Nodes:
         self.leader = address
 
     def told(self, leader: str) -> None:
-        """Take in who leads by now, as a node says."""
-        if leader == self.leader:
-            return
+        """Take in who leads by now, as a node says, whatever was thought before."""
         self.leader = leader
         self.news.set_result(None)
         self.news = asyncio.get_running_loop().create_future()

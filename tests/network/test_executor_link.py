@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from executor import watching
-from executor.link import Link, Pauses, Refused, Unreachable
+from executor.link import Link, Pauses, Refused, Trouble, Unreachable
 from raftbatch.errors import TRAILER
 from raftbatch.v1 import dispatch_pb2 as pb
 from raftbatch.v1 import error_pb2, gateway_pb2
@@ -25,6 +25,7 @@ from raftbatch.v1.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_t
 from tests.e2e.cluster import free_ports
 
 LIMIT_S = 30.0
+RAN_OUT = Trouble("", "it ran out")
 
 
 class FakeEntropy:
@@ -278,6 +279,42 @@ def test_call_to_a_silent_leader_is_given_up_once_another_is_named(
             tailed.leader = addresses[2]
             await asking
         assert (old.asked, new.asked) == (1, 1)
+
+    run(test)
+
+
+def test_call_to_a_silent_leader_is_given_up_though_another_call_has_moved_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        old, new, tailed = nodes
+        old.is_silent, tailed.is_silent = True, True
+        tailed.others = addresses
+        asking = asyncio.ensure_future(link.ask(beat, call_s=LIMIT_S))
+        await old.heard.wait()
+        link.turn(addresses[0], RAN_OUT)
+        link._tailed = addresses[2]
+        async with tailing(link, monkeypatch):
+            tailed.leader = addresses[1]
+            await asking
+        assert (old.asked, new.asked) == (1, 1)
+
+    run(test)
+
+
+def test_silent_node_that_was_tailed_is_waited_for_no_more_though_another_call_has_moved_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        old, new, _ = nodes
+        old.is_silent = True  # and says not even who leads
+        new.others, new.leader = addresses, addresses[1]
+        asking = asyncio.ensure_future(link.ask(beat, call_s=LIMIT_S))
+        await old.heard.wait()
+        link.turn(addresses[0], RAN_OUT)
+        async with tailing(link, monkeypatch):
+            await asking
+        assert old.asked == 2, "a call, and the tail"
 
     run(test)
 

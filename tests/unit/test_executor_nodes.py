@@ -49,3 +49,20 @@ def test_each_is_asked_after_the_other_and_the_first_after_one_that_is_gone() ->
         assert [nodes.after(each) for each in ("a:1", "b:1", "z:1")] == ["b:1", "a:1", "a:1"]
 
     asyncio.run(test())
+
+
+def test_guess_is_no_news_and_what_a_node_says_is() -> None:
+    async def test() -> None:
+        nodes = Nodes({"n1": "a:1", "n2": "b:1"}, 0)
+        news = nodes.news
+        nodes.guess("b:1")
+        assert (nodes.leader, news.done()) == ("b:1", False)
+        nodes.told("b:1")
+        assert (nodes.leader, news.done(), nodes.news.done()) == ("b:1", True, False)
+        news = nodes.news
+        nodes.silent("a:1")
+        assert (nodes.leader, news.done()) == ("b:1", True)
+        nodes.silent("b:1")
+        assert nodes.leader == "a:1"
+
+    asyncio.run(test())
