@@ -160,7 +160,7 @@ class Agent:
         if self._is_stopping:
             self._do(self.machine.leave())
         doing = (self._tail(), self._beat(), self._reporter.run(), self._tell())
-        tasks = [asyncio.ensure_future(each) for each in (*doing, self._link.learn())]
+        tasks = [asyncio.ensure_future(each) for each in doing]
         for task in tasks:
             task.add_done_callback(self.failed)
         self._wake()

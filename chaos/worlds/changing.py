@@ -96,12 +96,14 @@ class Changing(ABC):
     def join(self, name: str) -> None:
         """Let one of `places` be of those that are to run, and start it; a node joins by itself."""
         with self._gate:
-            there = {*self.everyone, name}
             if name in self.node_places:
                 self._joining.add(name)
+            # It runs before it is missed: else its last end would be taken for this life's.
+            if not self.is_alive(name):
+                self._begin(name)
+            there = {*self.everyone, name}
             self.nodes = tuple(each for each in self.node_places if each in there)
             self.executors = tuple(each for each in self.places if each in there - {*self.nodes})
-            self.restart(name)
 
     def leave(self, name: str) -> None:
         """Let one be none that is to run: it goes on, but nobody starts it or misses it."""

@@ -20,6 +20,7 @@ from enum import Enum
 
 from executor.core import reports
 from executor.core.holdings import BUSY, Holdings
+from executor.core.proof import Probe, Proof
 from executor.core.values import (
     Action,
     After,
@@ -50,14 +51,6 @@ class At(Enum):
     WARMING = 4
     KILLED = 5
     """It is being killed, and is not dead yet."""
-
-
-class Probe(Enum):
-    """How far it is shown that a suspended executor works again."""
-
-    NONE = 1
-    RUNNING = 2
-    SUCCEEDED = 3
 
 
 @dataclass(eq=False, slots=True)
@@ -103,8 +96,7 @@ class Machine:
         self.holdings = Holdings()
         self._runs = 0
         self._said_models: tuple[ModelId, ...] | None = None
-        self._probe = Probe.NONE
-        self._suspect: ModelId | None = None  # of the last batch that failed as a whole
+        self._proof = Proof()
 
     # Its lives.
 
@@ -116,7 +108,7 @@ class Machine:
     def end(self) -> list[Action]:
         """Take in that this life is over; what runs is for nobody any more."""
         self.incarnation, self._said_models = 0, None
-        self.holdings, self._probe = Holdings(), Probe.NONE
+        self.holdings, self._proof = Holdings(), Proof()
         kill: list[Action] = []
         for each in self.instances:
             if each.at is At.RUNNING:
@@ -136,8 +128,10 @@ class Machine:
         actions: list[Action] = []
         for held in self.holdings.take(message, now_ns):
             actions.append(self._kill(self._runs_at(held), "its batch was taken back"))
+            if held.after is After.FREE:  # it ran for too long, by the leader's clock
+                self._proof.failed(held.model)
         if not self.holdings.is_suspended:
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
         return [*actions, *self._starts(now_ns)]
 
     # Instances.
@@ -146,8 +140,8 @@ class Machine:
         """Take in that an instance has come up, and ran its warm-up."""
         instance = self.instances[number]
         instance.at, instance.held = At.IDLE, None
-        if self.holdings.is_suspended and self._suspect in (None, instance.model):
-            self._probe = Probe.SUCCEEDED
+        if self.holdings.is_suspended:
+            self._proof.warmed(instance.model)
         return list(self._starts(now_ns))
 
     def down(self, number: int, failure: Failure, now_ns: int) -> list[Action]:
@@ -156,7 +150,7 @@ class Machine:
         at, held = instance.at, instance.held
         instance.at, instance.held = At.DOWN, None
         if at is At.WARMING:
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
         if held is not None and at is At.RUNNING:
             self._fail(held, failure)
         elif held is not None and held.after is After.LAPSE:
@@ -165,6 +159,8 @@ class Machine:
         elif held is not None:
             self.holdings.dead(held)
         if at is At.DOWN:  # it did not come up
+            if instance.model not in self.ready:
+                self._proof.excuse(instance.model)
             self._refuse(instance.model, failure)
         return list(self._starts(now_ns))
 
@@ -177,9 +173,10 @@ class Machine:
             return []  # it is being killed: whatever it says comes too late
         if instance.at is At.WARMING:
             if isinstance(outcome, Failure):
-                self._probe = Probe.NONE
+                self._proof.at = Probe.NONE
                 return [self._kill(instance, f"its warm-up failed: {outcome.message}")]
-            instance.at, self._probe = At.IDLE, Probe.SUCCEEDED
+            instance.at, self._proof.at = At.IDLE, Probe.NONE
+            self._proof.warmed(instance.model)
             return list(self._starts(now_ns))
         held, places = instance.held, instance.places
         assert held is not None
@@ -202,11 +199,12 @@ class Machine:
         instance = self.instances[number]
         held = instance.held
         if instance.run == run and instance.at is At.WARMING:
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
             return [self._kill(instance, "its warm-up ran for too long")]
         if instance.run != run or instance.at is not At.RUNNING or held is None:
             return []
         held.stage, held.after = Stage.STOPPING, After.LAPSE
+        self._proof.failed(held.model)
         return [self._kill(instance, "its batch ran for too long")]
 
     # Reports.
@@ -251,10 +249,11 @@ class Machine:
         elif verdict is Verdict.STALE:
             held.reports.clear()
         elif verdict is Verdict.TOO_LARGE and due.report.HasField("complete"):
-            held.reports[:1] = reports.smaller(due.report, why)
+            self._report(held, [*reports.smaller(due.report, why), *held.reports[1:]])
         elif due.report.HasField("complete"):
             failed = pb.LAPSE_REASON_FAILED
-            held.reports = [reports.lapse(held, failed, pb.RAN_YES, "report_rejected", why)]
+            lapse = reports.lapse(held, failed, pb.RAN_YES, "report_rejected", why)
+            self._report(held, [lapse])
         else:
             self.holdings.forget(held)
 
@@ -283,7 +282,7 @@ class Machine:
             if not holdings.is_draining:
                 return pb.DrainRequest(executor=name, incarnation=incarnation, on=True)
             return self.farewell() if self.is_empty else None
-        if self._probe is Probe.SUCCEEDED and holdings.is_suspended:
+        if self._proof.at is Probe.SUCCEEDED and holdings.is_suspended:
             return pb.Probe(executor=name, incarnation=incarnation, succeeded=True)
         return None
 
@@ -300,19 +299,18 @@ class Machine:
         if isinstance(wish, pb.ReadyRequest) and wish.incarnation == self.incarnation:
             self._said_models = tuple([(each.name, each.version) for each in wish.models])
         elif isinstance(wish, pb.Probe):
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
 
     def probe(self) -> list[Action]:
         """Begin to find out whether it works again, if it is suspended and can."""
-        if not self.holdings.is_suspended or self._probe is not Probe.NONE:
+        if not self.holdings.is_suspended or self._proof.at is not Probe.NONE:
             return []
-        # Another model than the one that failed proves nothing.
-        suspects = [each for each in self.instances if self._suspect in (None, each.model)]
-        instance = next((each for each in suspects if each.at is At.IDLE), None)
+        able = [each for each in self.instances if self._proof.is_by(each.model)]
+        instance = next((each for each in able if each.at is At.IDLE), None)
         if instance is None:
             return []
         self._runs += 1
-        instance.at, instance.run, self._probe = At.WARMING, self._runs, Probe.RUNNING
+        instance.at, instance.run, self._proof.at = At.WARMING, self._runs, Probe.RUNNING
         return [WarmUp(instance.number, instance.run)]
 
     def heartbeat(self) -> pb.HeartbeatRequest:
@@ -379,7 +377,6 @@ class Machine:
 
     def _fail(self, held: Held, failure: Failure) -> None:
         """Give up a batch that failed as a whole."""
-        self._suspect = held.model
         failed = pb.LAPSE_REASON_FAILED
         lapse = reports.lapse(held, failed, pb.RAN_YES, failure.code, failure.message)
         self._report(held, [lapse])
@@ -396,4 +393,5 @@ class Machine:
 
     def _report(self, held: Held, told: list[pb.Report]) -> None:
         held.stage, held.reports, held.is_told = Stage.REPORTING, told, False
+        self._proof.reported(held.model, told)
         held.given.ClearField("payloads")  # it runs no more, but may be held for a while
