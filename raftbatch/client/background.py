@@ -10,7 +10,7 @@ here: whom to say it to (`engine`). Called by: `engine`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from raftbatch.client.asks import pause_s
@@ -61,6 +61,7 @@ class Background:
         self._read: dict[str, None] = {}
         self._cancels: dict[str, None] = {}
         self._cancelled: dict[str, asyncio.Future[bool]] = {}  # who waits to hear
+        self._unread: dict[str, Collection[int]] = {}  # see `cancel`
         self._owed = 0  # ids that a node is about to answer for
         self._attempts = 0
         self._is_due = False
@@ -85,13 +86,19 @@ class Background:
         elif self._timer is None:
             self._due_in(_SOON_S)
 
-    def cancel(self, request_id: str) -> asyncio.Future[bool]:
-        """Cancel a request; the future tells whether it is cancelled: else it had an outcome."""
+    def cancel(self, request_id: str, unread: Collection[int] = ()) -> asyncio.Future[bool]:
+        """Cancel a request; the future tells whether it is cancelled: else it had an outcome.
+
+        Args:
+            request_id: of the request.
+            unread: states (`pb.CancelState`) of which nobody is to read the outcome: it may go.
+        """
         future = self._cancelled.get(request_id)
         if future is None:
             future = asyncio.get_running_loop().create_future()
             self._cancelled[request_id] = future
             self._cancels[request_id] = None
+            self._unread[request_id] = unread
             if not self._is_pausing:
                 self._wake()
         return future
@@ -124,8 +131,7 @@ class Background:
                 else:
                     self._tell(request_id, found)
             else:
-                # Nobody is to read that outcome, so it may go; an id to remember has none.
-                if result.state != pb.CANCEL_STATE_REMEMBERED:
+                if result.state in self._unread.get(request_id, ()):
                     self.acknowledge(request_id)
                 self._tell(request_id, result.state != pb.CANCEL_STATE_ENDED)
         self._settled(control, again, error)
@@ -220,6 +226,7 @@ class Background:
             self._wake()
 
     def _tell(self, request_id: str, answer: bool | RaftbatchError) -> None:
+        self._unread.pop(request_id, None)
         future = self._cancelled.pop(request_id, None)
         if future is None or future.done():
             return

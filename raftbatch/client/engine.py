@@ -33,6 +33,9 @@ from raftbatch.errors import NoLeader, OutcomeUnknown, Overloaded, RaftbatchErro
 from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
+_LATE = (pb.CANCEL_STATE_CANCELLED,)
+_GIVEN_UP = (pb.CANCEL_STATE_CANCELLED, pb.CANCEL_STATE_ENDED)
+
 
 class Engine:
     """See the module's docstring.
@@ -200,7 +203,9 @@ class Engine:
             self.end_if_idle(ask.link)
             ask.link = None
         if is_cancelled and was_sent and not self._is_closed:
-            self._background.cancel(ask.request_id)
+            # Who is told that the time is over may ask again, to know what came of it.
+            unread = _GIVEN_UP if ask.answer.done() else _LATE
+            self._background.cancel(ask.request_id, unread if self._options.acknowledges else ())
 
     # What links ask and tell.
 

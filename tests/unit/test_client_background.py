@@ -9,6 +9,7 @@ import pytest
 
 from raftbatch.client.background import Background, Control
 from raftbatch.errors import NoSpace, OutcomeUnknown, Overloaded, RaftbatchError
+from raftbatch.v1 import gateway_pb2 as pb
 
 MANY = 256  # acknowledgements, which are worth a message
 FULL = Overloaded("full", retry_after_ms=60_000)
@@ -84,6 +85,21 @@ def test_longest_pause_that_was_asked_for_holds(error: RaftbatchError) -> None:
         background.failed(acknowledgement, error)
         [left_s] = loop.waits_s()
         assert left_s > 30
+
+    play(test)
+
+
+@pytest.mark.parametrize("state", [pb.CANCEL_STATE_CANCELLED, pb.CANCEL_STATE_ENDED])
+@pytest.mark.parametrize("is_unread", [True, False])
+def test_outcome_of_what_is_cancelled_stays_for_who_may_read_it(
+    state: pb.CancelState, is_unread: bool
+) -> None:
+    def test(background: Background, loop: Loop) -> None:
+        told = background.cancel("c", [state] if is_unread else ())
+        [control] = background.take(1)
+        assert background.cancelled(control, [pb.CancelResult(state=state)]) is None
+        assert told.result() is (state == pb.CANCEL_STATE_CANCELLED)
+        assert len(loop.waits_s()) == is_unread  # until it is acknowledged
 
     play(test)
 

@@ -13,6 +13,7 @@ from raftbatch.client.asks import Ask
 from raftbatch.client.engine import Engine
 from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
+from raftbatch.errors import OutcomeUnknown
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1 import model_pb2
 
@@ -90,6 +91,32 @@ def test_acknowledgements_wait_for_room_and_go_before_requests() -> None:
             ask.answer.set_result(None)
         link.controls.clear()
         engine._background.close()
+        await engine.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_outcome_stays_for_who_was_told_that_nobody_knows_it(is_late: bool) -> None:
+    async def main() -> None:
+        engine = made()
+        link = await turn(engine)
+        ask = Ask(engine.future(), "r", b"head")
+        engine.ask(ask, None, True)
+        assert engine.next_message(link) is not None
+        if is_late:
+            engine._late(ask, 1.0, True)
+            with pytest.raises(OutcomeUnknown):
+                await cast("asyncio.Future[None]", ask.answer)
+        else:
+            cast("asyncio.Future[None]", ask.answer).cancel()
+            engine.abandon(ask, is_cancelled=True)
+        assert engine.next_message(link) is not None
+        [number] = link.controls
+        ended = pb.CancelResult(state=pb.CANCEL_STATE_ENDED)  # it had an outcome before
+        said = pb.SessionCancelled(number=number, results=[ended])
+        engine.heard(link, pb.SessionReply(cancelled=[said]))
+        assert list(engine._background._read) == ([] if is_late else ["r"])
         await engine.close()
 
     asyncio.run(main())
