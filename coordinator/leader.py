@@ -31,7 +31,7 @@ from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.spread import durations
 from coordinator.raft.standing import Role
-from coordinator.refusing import check_admission, refused_for_load, why_not_ready
+from coordinator.refusing import check_admission, refused_for_load, why_full, why_not_ready
 from coordinator.replica import Replica
 from raftbatch import records as r
 from raftbatch.codec import check_record
@@ -109,12 +109,12 @@ class Leader:
         """Return once this node leads and decides; give up after `ready_wait_ms`.
 
         Raises:
-            NotLeader, NoLeader: definite; another node leads, or none for so long.
+            NotLeader, NoLeader, NoSpace: definite; another leads, or none; see `why_full`.
         """
         due = self._loop.time() + self._config.ready_wait_ms / 1000
         while not self.is_ready:
-            error = self._why_not()
-            if isinstance(error, NotLeader) or self._is_closed:
+            error = why_full(self._log) or self._why_not()
+            if not isinstance(error, NoLeader) or self._is_closed:
                 raise error
             if len(self._waiting) >= self._config.pending_items_max:
                 raise NoLeader("no leader is ready, and many wait for one already")

@@ -11,10 +11,13 @@ from coordinator.core.effects import Verdict
 from coordinator.core.state import State
 from coordinator.leader_parts import Log
 from coordinator.proposer import Admission
+from coordinator.raft.segments.limits import Space
+from coordinator.raft.segments.reader import RETRY_AFTER_MS
 from coordinator.raft.standing import Role
 from raftbatch.errors import (
     InvalidRequest,
     NoLeader,
+    NoSpace,
     NotLeader,
     Overloaded,
     PayloadTooLarge,
@@ -104,6 +107,36 @@ def why_not_ready(log: Log, retry_ms: int, *, is_closed: bool) -> NotLeader | No
     if log.leader is not None and log.leader != log.identity.node_id:
         return NotLeader(f"{log.leader} leads", leader=str(log.leader))
     return NoLeader("no leader is known", retry_after_ms=retry_ms)
+
+
+def why_full(log: Log | None) -> NoSpace | None:
+    """Return why nobody leads where it is for want of room; None: it is not known to be.
+
+    A node whose disk is at its reserve leads no more, and never stands. If others have room one
+    of them leads soon, so whoever asked may ask again; if none has, this is what is to be mended.
+
+    Args:
+        log: this node's; None: it has none yet.
+    """
+    if log is None or log.space is not Space.RESERVE or log.leader or log.failure is not None:
+        return None
+    said = "no leader is known, and this node's disk is full: free some space there"
+    return NoSpace(said, retry_after_ms=RETRY_AFTER_MS)
+
+
+def told_leader(log: Log | None) -> str:
+    """Return whom a node calls the leader to clients and executors that look; empty: nobody.
+
+    One whose disk is full follows nobody: it appends, and applies, nothing more. So whoever waits
+    here, for outcomes or at a feed, waits elsewhere. Where it refuses what is asked of a leader it
+    names the leader all the same.
+
+    Args:
+        log: the node's; None: it has none yet.
+    """
+    if log is None or (log.space is Space.RESERVE and log.role is not Role.LEADER):
+        return ""
+    return log.leader or ""
 
 
 def _unknown(admission: Admission) -> UnknownModel:

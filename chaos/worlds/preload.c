@@ -2,7 +2,9 @@
  *
  * What it does stands in a file that RAFTBATCH_FAULTS names, a `struct faults` that the harness
  * changes while the process runs (chaos/worlds/preloaded.py): syncs that are slow, that fail, or at
- * which the process dies; a wall clock that is wrong.
+ * which the process dies; writes that fail; a wall clock that is wrong.
+ *
+ * Writes are those at an offset, as data directories are written: nothing else in the process is.
  *
  * The clock is wrong for Python alone. Others take moments of it and have the kernel wait for them,
  * and the kernel's clock is right: they would wait for as long as ours is wrong.
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +31,8 @@ struct faults {
     int64_t clock_from_ns; /* true time since which the clock goes wrong */
     int64_t clock_ahead_ns;
     int64_t clock_ppm; /* and so much faster or slower, of a million */
+    int64_t write_errno; /* of each write, in place of it; 0: it is done */
+    int64_t write_skip;  /* so many are left alone first; below 0: some were not */
 };
 
 static struct faults none;
@@ -37,6 +42,9 @@ static uintptr_t python_from, python_to;
 static int (*real_fsync)(int);
 static int (*real_fdatasync)(int);
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
+static ssize_t (*real_pwrite)(int, const void *, size_t, off64_t);
+static ssize_t (*real_pwritev)(int, const struct iovec *, int, off64_t);
+static ssize_t (*real_pwritev2)(int, const struct iovec *, int, off64_t, int);
 
 static int find_python(struct dl_phdr_info *info, size_t size, void *inside) {
     (void)size;
@@ -59,6 +67,11 @@ __attribute__((constructor)) static void begin(void) {
     real_fdatasync = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
     real_clock_gettime =
         (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    real_pwrite = (ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
+    real_pwritev =
+        (ssize_t (*)(int, const struct iovec *, int, off64_t))dlsym(RTLD_NEXT, "pwritev64");
+    real_pwritev2 =
+        (ssize_t (*)(int, const struct iovec *, int, off64_t, int))dlsym(RTLD_NEXT, "pwritev64v2");
     void *inside = dlsym(RTLD_DEFAULT, "Py_GetVersion");
     if (inside) dl_iterate_phdr(find_python, inside);
     const char *path = getenv("RAFTBATCH_FAULTS");
@@ -87,6 +100,26 @@ static int sync_by(int (*real)(int), int file) {
 int fsync(int file) { return sync_by(real_fsync, file); }
 
 int fdatasync(int file) { return sync_by(real_fdatasync, file); }
+
+static int is_refused(void) {
+    if (!faults->write_errno) return 0;
+    if (__atomic_sub_fetch((int64_t *)&faults->write_skip, 1, __ATOMIC_SEQ_CST) >= 0) return 0;
+    errno = (int)faults->write_errno;
+    return 1;
+}
+
+ssize_t pwrite64(int file, const void *data, size_t size, off64_t at) {
+    return is_refused() ? -1 : real_pwrite(file, data, size, at);
+}
+
+ssize_t pwritev64(int file, const struct iovec *data, int count, off64_t at) {
+    return is_refused() ? -1 : real_pwritev(file, data, count, at);
+}
+
+/* What Python calls, where there is one. */
+ssize_t pwritev64v2(int file, const struct iovec *data, int count, off64_t at, int flags) {
+    return is_refused() ? -1 : real_pwritev2(file, data, count, at, flags);
+}
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     if (!real_clock_gettime)

@@ -1,4 +1,4 @@
-"""Faults of one process that are made within it: slow and failing syncs, a wall clock that errs.
+"""Faults of one process that are made within it: syncs and writes that fail, a clock that errs.
 
 A library of ours is loaded into the process before all others (`preload.c`), and reads what to do
 from a file that is changed here while the process runs. It is made by the C compiler of the
@@ -20,7 +20,7 @@ from pathlib import Path
 
 _SOURCE = Path(__file__).with_name("preload.c")
 _COMPILERS = ("cc", "gcc", "clang")
-_FORM = struct.Struct("7q")
+_FORM = struct.Struct("9q")
 _FILE = "RAFTBATCH_FAULTS"
 
 
@@ -54,6 +54,8 @@ class Faults:
         clock_from_ns: since when the clock goes wrong by `clock_ppm`.
         clock_ahead_ns: how much it is ahead; behind, if negative.
         clock_ppm: how much faster it goes, of a million; slower, if negative.
+        write_errno: with which each write at an offset fails; 0: it is done.
+        write_skip: so many are left alone first; less than 0: some were not.
     """
 
     sync_delay_ns: int = 0
@@ -63,6 +65,8 @@ class Faults:
     clock_from_ns: int = 0
     clock_ahead_ns: int = 0
     clock_ppm: int = 0
+    write_errno: int = 0
+    write_skip: int = 0
 
 
 class Preload:

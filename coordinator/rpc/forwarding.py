@@ -3,18 +3,15 @@
     client -> this node -> queue -> one stream, many requests in a message -> leader -> tickets
            <- outcomes, as this node applies the entries that hold them
 
-The leader is asked for tickets alone: outcomes come to every node by the log, so nothing
-is sent twice. What is handed on does not ask to be handed on: a node that does not lead
-answers it with `not_leader`, and no request goes round. A try that breaks is repeated
-under the same request id, with whoever leads then, until the call's time is over; what is
-not known by then is `outcome_unknown`. Refusals pass as they are.
+The leader is asked for tickets alone: outcomes come to every node by the log, so nothing is sent
+twice. What is handed on does not ask to be handed on: a node that does not lead answers it with
+`not_leader`, and no request goes round. A try that breaks is repeated under the same request id,
+with whoever leads then, until the call's time is over; what is not known by then is
+`outcome_unknown`. Refusals pass as they are. Bounded are requests and bytes, and each call's time.
 
-Bounds: requests and bytes that are on their way, beyond which is refused, and the time of
-each call.
-
-What lives here: whom to hand on to, and what an answer means. What must never live here:
-gRPC (`onward`), or a decision. Called by: `gateway`, `session`. One thread: the loop's.
-Tasks: one, while a stream is open or something waits; one that writes on it.
+What lives here: whom to hand on to, and what an answer means. What must never live here: gRPC
+(`onward`), or a decision. Called by: `gateway`, `session`. One thread: the loop's. Tasks: one,
+while a stream is open or something waits; one that writes on it.
 """
 
 from __future__ import annotations
@@ -30,6 +27,8 @@ from coordinator.api import Name
 from coordinator.config import SessionLimits
 from coordinator.core.effects import Verdict
 from coordinator.node import Node, Phase
+from coordinator.proposer import copy_of
+from coordinator.refusing import why_full
 from coordinator.rpc.asks import ASKS_MAX
 from coordinator.rpc.handed_on import Answer, HandedOn, Item, Kind, answer_to_ids, asked_of
 from coordinator.rpc.onward import Stream
@@ -49,8 +48,7 @@ from raftbatch.v1 import gateway_pb2 as pb
 Open = Callable[[str, str], Awaitable[Stream]]
 """Opens a stream to a node's client address, by address and name."""
 
-_GROUP_MAX = 1024  # of one message
-_GROUP_BYTES_MAX = 1 << 20  # of one message, unless one request alone is larger
+_GROUP_MAX, _GROUP_BYTES_MAX = 1024, 1 << 20  # of one message; one request alone may be larger
 _RETRY_MS = 100
 _PAUSE_S = 0.02  # before the next try, doubled with each that fails
 _PAUSE_S_MAX = 0.5
@@ -236,9 +234,9 @@ class Forwarder:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:  # a bug: nobody is to wait on
-            context = {"message": "handing on has failed", "exception": task.exception()}
-            task.get_loop().call_exception_handler(context)
-            self._end_all("handing on has failed")
+            why = "handing on has failed"
+            task.get_loop().call_exception_handler({"message": why, "exception": task.exception()})
+            self._end_all(why)
 
     def _look(self) -> None:
         """Take in that another node may lead."""
@@ -263,6 +261,9 @@ class Forwarder:
                     await self._ask_here()
                 elif address:
                     await self._hand_to(leader, address)
+                elif full := why_full(self._node.log):
+                    for item in [x for x in self._queue if not (x.is_settled or x.is_lost)]:
+                        self._settle(item, copy_of(full))
                 if self._calls:
                     await self._pause()
         finally:
@@ -354,9 +355,8 @@ class Forwarder:
         queue, owed = self._queue, self._owed
         room = min(_GROUP_MAX, stream.opened.in_flight_max - len(owed))
         whole = stream.opened.message_bytes_max
-        most, size = min(_GROUP_BYTES_MAX, whole), 0
+        most, size, tenant = min(_GROUP_BYTES_MAX, whole), 0, ""
         parts: list[bytes] = []
-        tenant = ""
         while queue and room > 0:
             item = queue[0]
             if not item.is_settled and item.size > whole:

@@ -73,17 +73,17 @@ class Background:
         """Whether something is to be said now."""
         return not self._is_pausing and bool(self._cancels or (self._is_due and self._read))
 
-    def acknowledge(self, request_ids: Sequence[str]) -> None:
-        """Say soon that outcomes were read."""
+    def acknowledge(self, request_id: str) -> None:
+        """Say soon that an outcome was read."""
         read = self._read
-        read.update(dict.fromkeys(request_ids))
+        read[request_id] = None
         if len(read) >= _ENOUGH:
             while len(read) > _HELD_MAX:
                 del read[next(iter(read))]
-            if not self._is_due:
+            if not (self._is_due or self._is_pausing):
                 self._due()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SOON_S, self._due)
+            self._due_in(_SOON_S)
 
     def cancel(self, request_id: str) -> asyncio.Future[bool]:
         """Cancel a request; the future tells whether it is cancelled: else it had an outcome."""
@@ -96,12 +96,14 @@ class Background:
                 self._wake()
         return future
 
-    def take(self) -> list[Control]:
-        """Return what is to be said now; it is owed from then on."""
-        controls = []
-        if self._cancels:
+    def take(self, most: int) -> list[Control]:
+        """Return what is to be said now, `most` at once; it is owed from then on."""
+        controls: list[Control] = []
+        if self._is_pausing:
+            return controls
+        if self._cancels and most > 0:
             controls.append(Control(True, _taken(self._cancels)))
-        if self._read and self._is_due:
+        if self._read and self._is_due and most > len(controls):
             controls.append(Control(False, _taken(self._read)))
             self._is_due = bool(self._read)
         self._owed += sum(len(control.request_ids) for control in controls)
@@ -124,7 +126,7 @@ class Background:
             else:
                 # Nobody is to read that outcome, so it may go; an id to remember has none.
                 if result.state != pb.CANCEL_STATE_REMEMBERED:
-                    self.acknowledge([request_id])
+                    self.acknowledge(request_id)
                 self._tell(request_id, result.state != pb.CANCEL_STATE_ENDED)
         self._settled(control, again, error)
         return error
@@ -167,8 +169,7 @@ class Background:
 
     def close(self) -> None:
         """Say nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._end_timer()
         waiting, self._cancelled = self._cancelled, {}
         for request_id, future in waiting.items():
             if not future.done():
@@ -188,18 +189,31 @@ class Background:
         target.update(dict.fromkeys(again))
         if again:
             self._attempts += 1
-            self._is_pausing = True
-            if self._timer is not None:
-                self._timer.cancel()
             pause = pause_s(self._attempts, error.retry_after_ms if error is not None else 0)
-            self._timer = asyncio.get_running_loop().call_later(pause, self._due)
+            self._pause(pause)
         else:
             self._attempts = 0
         if self._idle is not None and not self._idle.done() and self._is_idle:
             self._idle.set_result(None)
 
+    def _pause(self, duration_s: float) -> None:
+        """Say nothing for so long, or for as long as another answer has asked for."""
+        if self._is_pausing and self._timer is not None:
+            duration_s = max(duration_s, self._timer.when() - asyncio.get_running_loop().time())
+        self._is_pausing = True
+        self._due_in(duration_s)
+
+    def _due_in(self, duration_s: float) -> None:
+        self._end_timer()
+        self._timer = asyncio.get_running_loop().call_later(duration_s, self._due)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _due(self) -> None:
-        self._timer = None
+        self._end_timer()
         self._is_due = True
         self._is_pausing = False
         if self._read or self._cancels:

@@ -85,10 +85,12 @@ class Engine:
         self._wake()
 
     def settled(self, ask: Ask) -> None:
-        """Take in that an ask has its answer, or is abandoned."""
+        """Take in that whoever asked has the answer, or has abandoned it."""
         self.pending -= 1
         if ask.together is not None:
             ask.together.pop(ask, None)
+        if ask.is_read:
+            self._background.acknowledge(ask.request_id)
 
     async def wait(self, ask: Ask, limit_s: float | None, is_cancelled: bool) -> Any:
         """Ask for a future's answer, and return it, or raise it: see `ask`."""
@@ -109,6 +111,15 @@ class Engine:
     async def pause(self, duration_s: float) -> None:
         """Wait for so long, or until the client is closed."""
         await self._timers.pause(duration_s)
+
+    def acknowledge(self, request_id: str) -> None:
+        """Say soon that an outcome was read.
+
+        Raises:
+            NoLeader: the client is closed; definite.
+        """
+        self._check_open()
+        self._background.acknowledge(request_id)
 
     async def cancel(self, request_id: str) -> bool:
         """Cancel a request; return whether it is, or had an outcome before.
@@ -182,11 +193,11 @@ class Engine:
 
     def abandon(self, ask: Ask, *, is_cancelled: bool) -> None:
         """Want an answer no more."""
+        ask.is_read = False  # it may have come in this very turn
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
             ask.link.drop(ask.number)
-            if ask.link is not self._link:
-                self._end_if_idle(ask.link)
+            self.end_if_idle(ask.link)
             ask.link = None
         if is_cancelled and was_sent and not self._is_closed:
             self._background.cancel(ask.request_id)
@@ -196,8 +207,7 @@ class Engine:
     def next_message(self, link: Link) -> bytes | None:
         """Return what is to be said on a link: on the leader's, all that is ready."""
         is_leading = link is self._link
-        has_more = bool(self._ready) or self._background.is_due
-        if not link.dropped and not (is_leading and has_more):
+        if not link.dropped and not (is_leading and self.has_work()):
             return None
         request = pb.SessionRequest(
             tenant=self._options.tenant, dropped=link.dropped, forward=self._options.forward
@@ -206,13 +216,12 @@ class Engine:
         parts: list[bytes] = []
         link.dropped.clear()
         if is_leading:
+            for control in self._background.take(link.room):
+                self._number += 1
+                link.controls[self._number] = control
+                names = request.cancels if control.is_cancel else request.acknowledgements
+                names.add(number=self._number, request_ids=control.request_ids)
             self._number = self._ready.fill(request, parts, link, self._number)
-            if self._background.is_due:
-                for control in self._background.take():
-                    self._number += 1
-                    link.controls[self._number] = control
-                    names = request.cancels if control.is_cancel else request.acknowledgements
-                    names.add(number=self._number, request_ids=control.request_ids)
         # Without room for anything more it would say nothing, over and over.
         if self._number == before and not has_dropped:
             return None
@@ -222,14 +231,12 @@ class Engine:
         """Give answers to whom they belong."""
         asks = link.asks
         if reply.outcomes:
-            read, runs = [], Runs()
+            runs = Runs()
             for outcome in reply.outcomes:
                 ask = asks.pop(outcome.number, None)
                 if ask is not None and not ask.answer.done():  # else it is not wanted any more
+                    ask.is_read = self._options.acknowledges
                     of_outcome(ask, outcome, runs)
-                    read.append(ask.request_id)
-            if self._options.acknowledges:
-                self._background.acknowledge(read)
         tickets = reply.tickets
         for number, index in zip(tickets.numbers, tickets.indexes, strict=True):
             ask = asks.pop(number, None)
@@ -245,9 +252,8 @@ class Engine:
             control = link.controls.pop(acknowledged.number, None)
             if control is not None:
                 self._elsewhere(link, self._background.acknowledged(control, acknowledged.results))
-        if link is not self._link:
-            self._end_if_idle(link)
-        elif self._ready:
+        self.end_if_idle(link)
+        if link is self._link and self.has_work():
             link.wake()  # there is room again
 
     def lost(self, link: Link, error: RaftbatchError) -> None:
@@ -260,7 +266,8 @@ class Engine:
         link.controls.clear()
         self._end(link)
         for control in controls:
-            self._background.failed(control, OutcomeUnknown(error.message))
+            retry_ms = error.retry_after_ms
+            self._background.failed(control, OutcomeUnknown(error.message, retry_after_ms=retry_ms))
         for ask in asks:
             ask.is_lost = True
         if error.slug == Overloaded.slug:
@@ -298,7 +305,7 @@ class Engine:
             ask.said = error
             ask.is_lost = ask.is_lost or not error.definite
             if is_final:
-                ask.fail(error)
+                ask.fail(ask.judged(error))
             else:
                 ask.attempts += 1
                 asks.append(ask)
@@ -315,7 +322,7 @@ class Engine:
         if link is self._link:
             self._link = None
             self._nodes.left(link.address, error.leader)
-            self._end_if_idle(link)
+            self.end_if_idle(link)
             self._wake()
         return True
 
@@ -354,8 +361,10 @@ class Engine:
         self._link = link
         link.start()
         for old in list(self._links):
-            if old is not link and old.is_doubted:
+            if old.is_doubted and old is not link:
                 self._leave(old)
+            else:
+                self.end_if_idle(old)
 
     def nobody(self, error: RaftbatchError) -> None:
         """Give up what is ready: none of the nodes that were named answers."""
@@ -370,8 +379,9 @@ class Engine:
     def _leave(self, link: Link) -> None:
         self.lost(link, OutcomeUnknown(f"{link.address} is silent, or leads no more"))
 
-    def _end_if_idle(self, link: Link) -> None:
-        if not link.owes and link in self._links:
+    def end_if_idle(self, link: Link) -> None:
+        """End a link that leads no more, and owes nothing."""
+        if link is not self._link and not link.owes and link in self._links:
             self._end(link)
 
     def _end(self, link: Link) -> None:

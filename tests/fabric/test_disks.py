@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.worlds import mounts
 from chaos.worlds.mounts import Disk, missing
 from chaos.worlds.preloaded import Faults, Preload, compiler, make_library
 from tests.tidy.tree import ROOT
@@ -18,8 +19,10 @@ _MISSING = missing()
 needs_disks = [pytest.mark.root, pytest.mark.skipif(bool(_MISSING), reason=_MISSING)]
 pytestmark = needs_disks
 
+needs_library = [pytest.mark.skipif(compiler() is None, reason="no C compiler")]
+
 SIZE_BYTES = 32 << 20
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture
@@ -53,6 +56,27 @@ def test_power_loss_keeps_what_was_synced_and_nothing_else(ext4: Disk) -> None:
     assert not (ext4.path / "cached").exists() or not (ext4.path / "cached").read_bytes()
     assert not (ext4.path / "late").exists()
     _write(ext4.path / "late", is_synced=True)
+
+
+def test_renewal_waits_for_whoever_looks_at_the_disk(
+    ext4: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(ext4.path / "synced", is_synced=True)
+    look = os.open(ext4.path, os.O_RDONLY)
+    plain, looking = mounts.run, [look]
+
+    def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
+        try:
+            plain(*command, accepted=accepted)
+        except RuntimeError:
+            os.close(looking.pop())
+            raise
+
+    monkeypatch.setattr(mounts, "run", run)
+    ext4.lose_power()
+    ext4.renew()
+    assert not looking
+    assert (ext4.path / "synced").read_bytes() == b"written"
 
 
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
@@ -146,6 +170,33 @@ def test_syncs_take_as_long_as_they_are_told(preload: Preload, tmp_path: Path) -
     begin = time.monotonic()
     assert _run(preload, _SYNCS, str(tmp_path / "file")) == (0, ["done"] * 4)
     assert time.monotonic() - begin >= 0.4
+
+
+_WRITES = """
+import errno, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for number in range(4):
+    try:
+        at = 2 * number
+        os.pwritev(file, [b"a", b"b"], at) if number % 2 else os.pwrite(file, b"ab", at)
+        print("done", flush=True)
+    except OSError as error:
+        print(errno.errorcode[error.errno], flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["EIO", "ENOSPC"])
+def test_writes_fail_after_those_that_are_left_alone(
+    preload: Preload, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "file"
+    preload.tell(Faults(write_errno=getattr(errno, kind), write_skip=2))
+    assert _run(preload, _WRITES, str(path)) == (0, ["done", "done", kind, kind])
+    assert preload.told().write_skip == -2
+    assert path.read_bytes() == b"abab"
+    preload.tell(Faults())
+    assert _run(preload, _WRITES, str(path)) == (0, ["done"] * 4)
+    assert path.read_bytes() == b"ab" * 4
 
 
 _CLOCKS = "import time; print(time.time(), time.monotonic())"

@@ -50,15 +50,20 @@ class _Nth:
         self.seen[operation, name.partition("-")[0].removesuffix(".tmp")] += 1
         if self._count == self._at or (self._onwards and self._count > self._at):
             self.met = self.met or f"{operation} of {name}"
-            raise OSError(self._error, os.strerror(self._error), path)
+            raise OSError(self._error, os.strerror(self._error))  # writes and syncs name no file
 
 
 class _Life:
-    """A data directory, and one process after another on it."""
+    """A data directory, and one process after another on it.
+
+    Attributes:
+        directory: the data directory.
+        model: of all that was said to be durable.
+    """
 
     def __init__(self, directory: Path, fault: Hook) -> None:
         self.model = StorageModel()
-        self._directory = str(directory / "data")
+        self.directory = str(directory / "data")
         self._processes = ProcessFiles()
         self._files = FaultyFiles(self._processes, fault)
         self.lives = 0
@@ -69,7 +74,7 @@ class _Life:
         self._processes.die()
         rng = Random(f"{_SEED} {self.lives}")
         self.lives += 1
-        self.node = StorageNode(self._files, self._directory, rng, self.model.take)
+        self.node = StorageNode(self._files, self.directory, rng, self.model.take)
 
     def open(self) -> None:
         """Open, and hold it against the model."""
@@ -179,6 +184,8 @@ def _must_stop(life: _Life, hook: _Nth) -> str | None:
     except Fatal as stopped:
         if running and not isinstance(stopped, DiskFailed):
             return f"it stops with another error: {stopped!r}"
+        if running and life.directory not in str(stopped):
+            return f"it does not say which file it is about: {stopped}"
     if running and (failure := life.node.data.journal.failure):
         try:
             life.node.data.journal.append(1 << 40, b"")

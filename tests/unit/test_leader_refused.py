@@ -21,6 +21,7 @@ from raftbatch.errors import (
     PayloadTooLarge,
     RaftbatchError,
 )
+from raftbatch.ids import NodeId
 from tests.unit.leader_scene import Answer, Asked, Scene, admission, join, put
 
 
@@ -39,6 +40,32 @@ def test_full_disk_takes_no_request_but_what_finishes_work(loop: VirtualLoop) ->
     scene.propose(r.Cancel(("t",), ("a",)))
     scene.settle()
     assert scene.asked[-1].answers
+
+
+def test_full_disk_where_nobody_leads_is_said_at_once(loop: VirtualLoop) -> None:
+    scene = Scene(loop)
+    scene.log.space = Space.RESERVE
+    asked = loop.create_task(scene.leader.ready())
+    scene.turn()
+    assert isinstance(asked.exception(), NoSpace)
+    scene.log.leader = NodeId("n2")  # it has room, or it would not lead
+    asked = loop.create_task(scene.leader.ready())
+    scene.turn()
+    assert isinstance(asked.exception(), NotLeader)
+
+
+def test_those_who_wait_for_a_leader_hear_of_a_disk_that_has_become_full(
+    loop: VirtualLoop,
+) -> None:
+    scene = Scene(loop)
+    scene.log.leader = scene.log.identity.node_id
+    asked = loop.create_task(scene.leader.ready())
+    scene.turn()
+    assert not asked.done()
+    scene.log.space, scene.log.leader = Space.RESERVE, None
+    scene.log.tell()
+    scene.turn()
+    assert isinstance(asked.exception(), NoSpace)
 
 
 @pytest.mark.parametrize("error", [NoSpace("full"), Overloaded("much"), Draining("moving")])

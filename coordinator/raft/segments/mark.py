@@ -25,10 +25,11 @@ class Mark:
     """The mark of one journal.
 
     Args:
-        path: for the error.
+        path: for errors.
         file: open for reading, or for writing too.
 
     Attributes:
+        path: as above.
         lsn: what it says; every record up to it was synced.
 
     Raises:
@@ -36,6 +37,7 @@ class Mark:
     """
 
     def __init__(self, path: str, file: File) -> None:
+        self.path = path
         self._file = file
         found = [(lsn, slot) for slot in (0, 1) if (lsn := _decode(path, slot, file)) is not None]
         if not found:

@@ -373,7 +373,7 @@ def _create(files: Files, directory: str, name: str, size: int, content: bytes) 
 def write_mark(mark: Mark, lsn: int) -> None:
     """Note that records up to `lsn` are durable."""
     try:
-        with disk_errors("writing the mark", retryable=True):
+        with disk_errors(f"writing {mark.path}", retryable=True):
             mark.write(lsn)
     except TryLater:
         pass  # copy-on-write file systems: a mark that lags is still true
