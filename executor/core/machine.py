@@ -3,6 +3,7 @@
     took a message -> start, shed, stop          ended    -> report, next batch
     instance up    -> next batch                 overdue  -> kill; dead -> give it up
     instance down  -> what ran there failed      answered -> next part, or settled
+    slow to return -> what waits goes back
 
 An instance runs one batch at a time, and is killed to stop one. A report is handed out
 once (`due`) and is under way until it is `answered`: the shell sends it again and again
@@ -41,6 +42,8 @@ from raftbatch.v1 import dispatch_pb2 as pb
 DUES_MAX = 256
 """Reports of one call."""
 
+_SLOW = Failure("child_not_up", "its process is being replaced, which takes a while")
+
 
 class At(Enum):
     """What an instance does."""
@@ -64,6 +67,7 @@ class Instance:
         held: what it runs, or ran when it was killed.
         places: in that assignment's columns: which requests run.
         run: names the run.
+        out: why it takes nothing, and will not soon; None: it does, or will.
     """
 
     number: int
@@ -72,6 +76,7 @@ class Instance:
     held: Held | None = None
     places: tuple[int, ...] = ()
     run: int = 0
+    out: Failure | None = None
 
 
 class Machine:
@@ -139,7 +144,7 @@ class Machine:
     def up(self, number: int, now_ns: int) -> list[Action]:
         """Take in that an instance has come up, and ran its warm-up."""
         instance = self.instances[number]
-        instance.at, instance.held = At.IDLE, None
+        instance.at, instance.held, instance.out = At.IDLE, None, None
         if self.holdings.is_suspended:
             self._proof.warmed(instance.model)
         return list(self._starts(now_ns))
@@ -159,9 +164,16 @@ class Machine:
         elif held is not None:
             self.holdings.dead(held)
         if at is At.DOWN:  # it did not come up
+            instance.out = failure
             if instance.model not in self.ready:
                 self._proof.excuse(instance.model)
-            self._refuse(instance.model, failure)
+        return list(self._starts(now_ns))
+
+    def slow(self, number: int, now_ns: int) -> list[Action]:
+        """Take in that an instance is not back yet: what waits may run elsewhere sooner."""
+        instance = self.instances[number]
+        if instance.at in (At.KILLED, At.DOWN):
+            instance.out = instance.out or _SLOW
         return list(self._starts(now_ns))
 
     def ended(
@@ -340,20 +352,17 @@ class Machine:
 
     def _starts(self, now_ns: int) -> Iterator[Action]:
         """Run what can run, and give back what will not."""
-        known = {each.model for each in self.instances}
         for held in self.holdings.waiting():
             places = held.places
-            if held.stage is not Stage.WAITING:
-                continue  # it was refused with the one before
             if not places:  # the slot returns with a report of nothing
                 told = reports.completes(held, self.executor, self.incarnation, [], Outcome(()))
                 self._report(held, told)
-            elif held.model not in known:
-                failure = Failure("model_not_here", f"{self.executor} has no {held.given.model}")
-                self._refuse(held.model, failure)
+            elif (out := self._out(held.model)) is not None:
+                refused = pb.LAPSE_REASON_REFUSED
+                lapse = reports.lapse(held, refused, pb.RAN_NO, out.code, out.message)
+                self._report(held, [lapse])
             elif self.is_leaving:
-                drained = pb.LAPSE_REASON_DRAINED
-                self._report(held, [reports.lapse(held, drained, pb.RAN_NO)])
+                self._report(held, [reports.lapse(held, pb.LAPSE_REASON_DRAINED, pb.RAN_NO)])
             elif (instance := self._idle(held.model)) is not None:
                 self._runs += 1
                 held.stage, held.started_ns = Stage.RUNNING, now_ns
@@ -362,10 +371,14 @@ class Machine:
                 yield Run(instance.number, instance.run, held.given, instance.places)
 
     def _idle(self, model: ModelId) -> Instance | None:
-        for each in self.instances:
-            if each.at is At.IDLE and each.model == model:
-                return each
-        return None
+        idle = [each for each in self.instances if each.at is At.IDLE and each.model == model]
+        return idle[0] if idle else None
+
+    def _out(self, model: ModelId) -> Failure | None:
+        """Return why a model takes nothing here, and will not soon; None: it does, or will."""
+        out = [each.out for each in self.instances if each.model == model]
+        absent = Failure("model_not_here", f"{self.executor} has no {model[0]}")
+        return None if None in out else [absent, *out][-1]
 
     def _runs_at(self, held: Held) -> Instance:
         [instance] = [each for each in self.instances if each.held is held]
@@ -380,16 +393,6 @@ class Machine:
         failed = pb.LAPSE_REASON_FAILED
         lapse = reports.lapse(held, failed, pb.RAN_YES, failure.code, failure.message)
         self._report(held, [lapse])
-
-    def _refuse(self, model: ModelId, failure: Failure) -> None:
-        """Give back what waits for a model that cannot run here now."""
-        if any(each.model == model and each.at is not At.DOWN for each in self.instances):
-            return
-        for held in self.holdings.waiting():
-            if held.model == model:
-                refused = pb.LAPSE_REASON_REFUSED
-                lapse = reports.lapse(held, refused, pb.RAN_NO, failure.code, failure.message)
-                self._report(held, [lapse])
 
     def _report(self, held: Held, told: list[pb.Report]) -> None:
         held.stage, held.reports, held.is_told = Stage.REPORTING, told, False

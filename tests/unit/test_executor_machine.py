@@ -195,6 +195,45 @@ def test_batches_go_back_where_no_replacement_comes_up() -> None:
     assert (report.lapse.ran, report.lapse.message) == (pb.RAN_NO, "no memory")
 
 
+def test_batches_go_back_where_the_replacement_takes_its_time() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1), given(2)), 0))
+    machine.overdue(0, run.run)
+    assert machine.slow(0, 0) == [], "it does not die"
+    _, report = reported(machine)
+    assert (report.lapse.batch, report.lapse.reason) == (2, pb.LAPSE_REASON_REFUSED)
+    assert (report.lapse.ran, report.lapse.message) == (
+        pb.RAN_NO,
+        "its process is being replaced, which takes a while",
+    )
+    machine.down(0, Failure("child_died", ""), 0)
+    assert reported(machine)[1].lapse.batch == 1
+    assert machine.take(changes(given(3)), 0) == []
+    assert reported(machine)[1].lapse.batch == 3, "what comes meanwhile does not wait either"
+    machine.up(0, 0)
+    assert one(machine.take(changes(given(4)), 0)).given.batch == 4
+
+
+def test_batches_stay_where_another_instance_may_run_them() -> None:
+    machine = joined(2)
+    first, second = machine.take(changes(given(1), given(2), given(3)), 0)
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    machine.down(0, Failure("child_died", ""), 0)
+    machine.slow(0, 0)
+    assert reported(machine)[1].lapse.batch == 1
+    assert one(ran(machine, second, "")).given.batch == 3
+
+
+def test_replacement_that_is_back_is_slow_no_more() -> None:
+    machine = joined()
+    machine.take(changes(given(1), given(2)), 0)
+    machine.down(0, Failure("child_died", ""), 0)
+    assert one(machine.up(0, 0)).given.batch == 2
+    assert machine.slow(0, 0) == []
+    assert reported(machine)[1].lapse.batch == 1
+
+
 def test_batch_of_a_model_that_is_not_here_goes_back() -> None:
     machine = joined()
     assert machine.take(changes(given(1, model="other"), given(2, model="other")), 0) == []
