@@ -12,7 +12,7 @@ from executor.link import Link
 from raftbatch.realworld import RealClock
 from tests.unit.test_executor_child import LOAD, run
 from tests.unit.test_executor_crew import FakeChildren, FakeEntropy
-from tests.unit.test_executor_machine import changes, given
+from tests.unit.machine_scene import changes, given
 
 DIED = Failure("child_died", "")
 
