@@ -10,9 +10,9 @@ from executor.config import ExecutorConfig, ModelConfig
 from executor.core.values import Failure
 from executor.link import Link
 from raftbatch.realworld import RealClock
+from tests.unit.machine_scene import changes, given
 from tests.unit.test_executor_child import LOAD, run
 from tests.unit.test_executor_crew import FakeChildren, FakeEntropy
-from tests.unit.machine_scene import changes, given
 
 DIED = Failure("child_died", "")
 
