@@ -16,7 +16,7 @@ SHARED := -n auto --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos chaos-clean chaos-disks bench demo up clean
+.PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos chaos-long chaos-disks chaos-clean bench demo up clean
 
 help: ## list the targets
 	@awk -F ':.*[#][#] ' 'NF == 2 { sub("^# ", "", $$1); printf "%-20s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,9 +88,9 @@ KEEP      ?=
 demo: $(DEMO) ## real text through a cluster, of which some is killed: KEEP=1 keeps it up
 	@$(BIN)/python -m demo --sentences $(SENTENCES) $(if $(KEEP),--keep)
 
-CHAOS_TIME ?= 20
+CHAOS_TIME ?= 18
 
-chaos: $(STAMP) ## real processes under faults, some seven minutes (as root): CHAOS_TIME=20 of each run
+chaos: $(STAMP) ## real processes under faults, some six minutes (as root): CHAOS_TIME=18 of each run
 	$(BIN)/python -m chaos selection --time $(CHAOS_TIME)
 
 ROUNDS  ?= 100
@@ -100,6 +100,11 @@ chaos-disks: $(STAMP) ## disks that lose power, fail or are damaged (as root): R
 	$(BIN)/python -m chaos.disk_rounds --seed 7 --rounds $(ROUNDS) --kinds power
 	$(BIN)/python -m chaos.disk_rounds --seed 8 --rounds $(ROUNDS)
 	$(BIN)/python -m chaos.disk_damage --seed 7 --samples $(SAMPLES)
+
+CHAOS_SEEDS ?= 1..1000
+
+chaos-long: $(STAMP) ## a swarm of them, for hours (as root), until one finds a bug: CHAOS_SEEDS=1..1000
+	$(BIN)/python -m chaos swarm --seeds $(CHAOS_SEEDS)
 
 clean: ## remove environments, caches and build output
 	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -198,6 +198,24 @@ def selection(
     _end(dict(chosen.run_all(time or chosen.TIME_S, partial(print, flush=True))))
 
 
+@app.command()
+def swarm(
+    seeds: SeedsOption = "1..100",
+    time: Annotated[float, typer.Option(help="Seconds of faults in each run; 0: 15.")] = 0.0,
+) -> None:
+    """Run real processes, each seed with a workload and nemeses of its own, until one finds a bug.
+
+    Exit code 1 if one did; its folder is kept.
+    """
+    from chaos import swarm as many
+
+    try:
+        chosen = parse_seeds(seeds)
+    except ValueError as error:
+        raise typer.BadParameter(f"seeds: {error}") from None
+    _end(dict(many.run_all(chosen, time or many.TIME_S, partial(print, flush=True))))
+
+
 @app.command("list")
 def list_all() -> None:
     """Name all suites, workloads, nemeses and broken products."""

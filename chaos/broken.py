@@ -1,6 +1,6 @@
 """`python -m chaos.broken NAME serve …`: `raftbatch` with a known bug, as a process of a world.
 
-    python -m chaos run --workload submit --nemesis pause-executor --broken fence-off
+    python -m chaos run --workload submit --time 4 --seed 1 --broken fence-off
 
 Each shows that a checker of real processes finds what it is there for. What lives here: the bugs,
 each a mutant of the product's text, and putting one in place. What must never live here: an import
@@ -28,7 +28,6 @@ class Broken:
         mutants: that make it.
         found_by: a run that finds it: workload, nemeses, seconds, seed.
         rules: of which at least one is among the findings.
-        is_sure: whether that run finds it each time: else it hangs on a race.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Broken:
     mutants: tuple[Mutant, ...]
     found_by: tuple[str, tuple[str, ...], float, int]
     rules: tuple[str, ...]
-    is_sure: bool = True
 
 
 def _mutant(name: str, module: str, old: str, new: str) -> Mutant:
@@ -66,20 +64,20 @@ _ALL = (
     ),
     Broken(
         "slot-leaks",
-        "the slot of every 32nd batch is never returned",
+        "the slot of every eighth batch is never returned",
         (
             _mutant(
                 "slot-not-returned",
                 _CORE + "slots",
                 "            if not stopped or (each.batch, each.fence) != (batch, fence)\n",
-                "            if not stopped or not batch % 32"
+                "            if not stopped or not batch % 8"
                 " or (each.batch, each.fence) != (batch, fence)\n",
             ),
             _mutant(
                 "slot-not-freed",
                 _CORE + "executors",
                 "        if held.is_lapsed and (held.batch, held.fence) in stopped:\n",
-                "        if held.is_lapsed and held.batch % 32"
+                "        if held.is_lapsed and held.batch % 8"
                 " and (held.batch, held.fence) in stopped:\n",
             ),
         ),
@@ -119,8 +117,23 @@ _ALL = (
         ("died", "diverged-digest", "not-alive", "lost-ticket"),
     ),
     Broken(
+        "isolation-off",
+        "the failure of a request is also that of its batchmates",
+        (
+            _mutant(
+                "isolation-off",
+                "executor.core.reports",
+                "        (number, answer)\n        for number, answer in zip(numbers, outcome",
+                "        (number, next((x for x in outcome.answers if x.code), answer))\n"
+                "        for number, answer in zip(numbers, outcome",
+            ),
+        ),
+        ("poison", (), 6.0, 1),
+        ("not-isolated",),
+    ),
+    Broken(
         "fence-off",
-        "a report counts whichever attempt it is of, and whoever made it",
+        "a report counts whichever attempt it is of, and executors name a wrong one now and then",
         (
             _mutant(
                 "fence-off",
@@ -136,10 +149,18 @@ _ALL = (
                 "        or batch.incarnation != record.incarnation\n",
                 "",
             ),
+            _mutant(  # else it is a race: who wakes reports, or hears first that it is lost
+                "wrong-fence",
+                "executor.core.reports",
+                "            fence=held.given.fence,\n            executor=executor,\n"
+                "            incarnation=incarnation,\n            queue_ns",
+                "            fence=held.given.fence - (held.given.batch % 8 == 0),\n"
+                "            executor=executor,\n"
+                "            incarnation=incarnation,\n            queue_ns",
+            ),
         ),
-        ("long", ("pause-executor",), 20.0, 1),
-        ("false-outcome", "stuck-request", "died"),
-        is_sure=False,  # who wakes reports, or hears first that it is lost
+        ("submit", (), 4.0, 1),
+        ("false-outcome",),
     ),
     Broken(
         "answers-before-commit",
@@ -149,9 +170,13 @@ _ALL = (
                 "answers-before-commit",
                 "coordinator.leader",
                 "        key = proposal.term, proposal.index\n",
-                "        for ask in sent.group.admitting:\n"
-                "            ask.done(Landed(proposal.index, Verdict.OK, '', proposal.index))\n"
-                "        sent.group.admitting.clear()\n"
+                "        group = sent.group\n"
+                "        taken = Landed(proposal.index, Verdict.OK, '', proposal.index)\n"
+                "        for ask in group.admitting:\n"
+                "            asyncio.get_running_loop().call_soon(ask.done, taken)\n"
+                "        group.admitting[:] = [\n"
+                "            ask._replace(done=lambda _: None) for ask in group.admitting\n"
+                "        ]\n"
                 "        key = proposal.term, proposal.index\n",
             ),
             _mutant(  # else a leader that hears nothing answers those of two entries alone
@@ -162,8 +187,7 @@ _ALL = (
             ),
         ),
         ("submit", ("isolate-leader",), 12.0, 1),
-        ("lost-ticket", "unasked"),
-        is_sure=False,  # a client may wait for the outcome for ever instead: `stuck-call`
+        ("lost-ticket",),
     ),
     Broken(
         "fsync-off",

@@ -10,13 +10,13 @@ import json
 import os
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos.checkers.process_logs import read_log
-from chaos.checkers.process_values import End, Evidence, Ran
-from chaos.history import History
+from chaos.checkers.process_values import End, Evidence, NodeLog, Ran
+from chaos.history import Event, History
 from chaos.worlds.processes import ProcessWorld
 from raftbatch.realworld import RealWorld
 
@@ -159,8 +159,9 @@ def evidence_of(
     """Return all that is known of a run whose processes have ended."""
     real = RealWorld()
     logs = {node: read_log(real, str(world.data_dir(node))) for node in world.nodes}
+    logs |= former_logs(real, world, history.events)
     # An executor tells of what its model raises.
-    said = {name: list(_trouble(world.log_file(name))) for name in world.nodes}
+    said = {name: list(_trouble(world.log_file(name))) for name in world.node_places}
     return Evidence(
         tuple(history.events),
         logs,
@@ -172,6 +173,30 @@ def evidence_of(
         said,
         died,
     )
+
+
+def former_logs(
+    real: RealWorld, world: ProcessWorld, events: Sequence[Event]
+) -> dict[str, NodeLog]:
+    """Return what emptied directories held, as far as their nodes said that it is committed.
+
+    The rest may have been replaced since, and nobody told them.
+    """
+    commits: dict[str, int] = {}
+    known: dict[str, int] = {}
+    for event in events:
+        if event.op == "look":
+            for node, each in event.value["nodes"].items():
+                commits[node] = max(commits.get(node, 0), int(each["commit"]))
+        elif event.op == "operator" and "kept" in event.value:
+            known[event.value["kept"]] = commits.pop(event.value["name"], 0)
+    found = {}
+    for former in world.former:
+        log = read_log(real, str(former.kept))
+        commit = known.get(former.kept.name, 0)
+        log.entries = {at: each for at, each in log.entries.items() if at <= commit}
+        found[former.kept.name] = log
+    return found
 
 
 def _data_bound(config: Path) -> int:

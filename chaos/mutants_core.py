@@ -299,8 +299,8 @@ CORE = [
     Mutant(
         "slot-in-flight-taken-twice",
         _CORE + "flights",
-        "        view.free = executor.free_slots - slots\n",
-        "        view.free = executor.free_slots\n",
+        "        view.free, view.rows = executor.free_slots - slots.taken, rows\n",
+        "        view.free, view.rows = executor.free_slots, rows\n",
         _by(_LEADING),
     ),
     Mutant(

@@ -28,11 +28,9 @@ CONFIG = Path(__file__).parents[1] / "cluster_configs" / "chaos-3.toml"
 WIDTH = 16
 RESULTS = Path("chaos-results")
 
-_HARMFUL = (
-    *("kill-executor", "kill-executors", "pause-executor", "isolate-executor"),
-    *("partition", "scatter", "restart-rolling", "low-memory-executor"),
-)
-"""Nemeses that may end executors, or keep them from being heard, so that batches fail."""
+_HARMFUL = ("pause-executor", "low-memory-executor")
+"""Nemeses after which an executor may report that a batch failed which is well: it took too long,
+or had no memory. One that is killed, or not heard, has its batches taken back, and no more."""
 
 _STOPPING = ("fail-fsync", "read-only-disk", "kill-in-fsync")
 """Nemeses after which a node stops by itself, as it has to."""
@@ -66,8 +64,8 @@ class Asked:
     disks: str = ""
     network: bool | None = None
     program: tuple[str, ...] = ()
-    answers_s: float = 60.0
-    idle_s: float = 30.0
+    answers_s: float = 120.0
+    idle_s: float = 60.0
 
     def check(self) -> str:
         """Return what is wrong with it, and what to do; empty: nothing."""
@@ -125,7 +123,7 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
         asked.time_s,
         asked.seed,
         asked.width,
-        workload.harms_executors or any(each in _HARMFUL for each in asked.nemeses),
+        any(each in _HARMFUL for each in asked.nemeses),
         any(each in _STOPPING for each in asked.nemeses),
         asked.answers_s,
         asked.idle_s,
@@ -139,6 +137,8 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
             seed=asked.seed,
             network=_has_network(asked),
             disks=_disks(asked),
+            spare_nodes=workload.spare_nodes,
+            spare_executors=workload.spare_executors,
             **more,
         ) as world,
     ):

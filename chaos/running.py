@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from chaos.checkers.process_members import memberships
 from chaos.checkers.process_values import Evidence, Finding
 from chaos.checkers.processes import judge
 from chaos.gathering import Watch, ends_of, evidence_of, idle
@@ -34,7 +35,7 @@ from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.errors import CannotStart
 
-READY_S = 60.0
+READY_S = 120.0
 """How long a cluster may take to be founded, or to be whole again after all faults."""
 
 _CALLERS = 4
@@ -58,7 +59,7 @@ class Plan:
         time_s: length of the safety phase.
         seed: all else is drawn from it.
         width: how much is under way at one time.
-        harms_executors: whether a strike does harm to executors, or what clients ask for.
+        harms_executors: whether a strike makes batches fail that are well.
         stops_nodes: whether a strike makes nodes stop by themselves.
         answers_s: how long calls may last once all is healed: log time, backoffs, retries.
         idle_s: how long nodes may take after that to have nothing left to do.
@@ -71,8 +72,8 @@ class Plan:
     width: int = 16
     harms_executors: bool = False
     stops_nodes: bool = False
-    answers_s: float = 60.0
-    idle_s: float = 30.0
+    answers_s: float = 120.0
+    idle_s: float = 60.0
 
 
 @dataclass(slots=True)
@@ -146,7 +147,8 @@ class Run:
             harms_executors=self._plan.harms_executors,
             died={} if self._plan.stops_nodes else self._watch.died,
         )
-        findings = [*self._failed, *judge(evidence)]
+        found = memberships(evidence, self._world.nodes if self._is_healed else ())
+        findings = [*self._failed, *judge(evidence), *found]
         return Verdict(findings, self._counts, self._figures(evidence))
 
     def _stop(self) -> None:
@@ -182,6 +184,7 @@ class Run:
             plan.width,
             over,
             calm,
+            findings=self._failed,
         )
         helpers = [asyncio.create_task(each) for each in (self._looks(), self._tells())]
         load = asyncio.ensure_future(plan.workload.run(scene))
@@ -191,6 +194,7 @@ class Run:
             self._enter("heal")
             calm.set()
             self._is_healed = await self._heal()
+            scene.whole.set()
             if self._is_healed:
                 self._enter("liveness")
                 await self._alive(scene)

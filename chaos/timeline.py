@@ -21,6 +21,8 @@ _LEFT, _WIDTH = 110, 1000
 _ROW = 18
 _PLOT = 130
 _GAP = 34
+_MARGIN = 20  # right of all
+_LETTER = 6.5  # how wide one is, about
 _DOTS_MAX = 4000
 _BINS_MAX = 240
 _BIN_S = 0.5
@@ -40,6 +42,7 @@ h1 { font-size: 1.3em; } p { color: var(--dim); max-width: 60em; }
 svg { width: 100%; height: auto; } text { fill: var(--ink); font: 11px system-ui, sans-serif; }
 .dim { fill: var(--dim); } .line { stroke: var(--line); stroke-width: 1; }
 .fault { fill: var(--fault); stroke: var(--edge); stroke-width: .5; }
+.name { fill: var(--edge); opacity: .7; } .on { fill: #ffffff; }
 .ok { fill: var(--ok); } .fail { fill: var(--fail); } .info { fill: var(--info); }
 .phase { stroke: var(--dim); stroke-dasharray: 3 3; }
 .n0 { fill: #0969da; } .n1 { fill: #bf8700; } .n2 { fill: #8250df; }
@@ -48,7 +51,7 @@ svg { width: 100%; height: auto; } text { fill: var(--ink); font: 11px system-ui
 
 _EXPLAINED = (
     "Time runs to the right. Red bands are faults, from their beginning to their heal; dashed "
-    "lines are where phases begin. Below: who said that it leads, in which term; calls that "
+    "lines are where phases begin. Below: who said that it leads, and its term; calls that "
     "ended in each half second, by what came of them (green: ok; orange: a definite failure; "
     "violet: nobody knows); and how long each of them took, on a logarithmic scale. Point at "
     "something to read what it is."
@@ -66,7 +69,7 @@ def page(events: Sequence[Event], title: str, findings: int) -> str:
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>"
         f"<h1>{escape(title)}: {verdict}</h1>\n"
         f"<p>{_EXPLAINED}</p>\n"
-        f'<svg viewBox="0 0 {_LEFT + _WIDTH + 20} {picture.height}" role="img" '
+        f'<svg viewBox="0 0 {_LEFT + _WIDTH + _MARGIN} {picture.height}" role="img" '
         f'aria-label="timeline of {escape(title)}">\n{body}\n</svg></body></html>\n'
     )
 
@@ -124,10 +127,11 @@ class _Picture:
             x, width = self._x(begin), max(1.0, self._x(end) - self._x(begin))
             y = _GAP + _ROW * self._names.index(name)
             label = escape(f"{name}: {(end - begin) / 1e9:.1f} s")
-            yield (
-                f'<rect class="fault" x="{x}" y="{y}" width="{width:.1f}" '
-                f'height="{self._bottom - y}"><title>{label}</title></rect>'
-            )
+            for kind, height in (("fault", self._bottom - y), ("name", _ROW - 4)):
+                yield (
+                    f'<rect class="{kind}" x="{x}" y="{y + 2}" width="{width:.1f}" '
+                    f'height="{height - 2}"><title>{label}</title></rect>'
+                )
 
     def _axis(self) -> Iterator[str]:
         seconds = (self._end - self._begin) / 1e9
@@ -138,30 +142,53 @@ class _Picture:
             x = self._x(self._begin + at_s * 10**9)
             yield f'<line class="line" x1="{x}" x2="{x}" y1="{_GAP}" y2="{self._bottom}"/>'
             yield _text(x, self._bottom + 16, f"{at_s} s", "dim", "middle")
+        yield from self._phases()
+
+    def _phases(self) -> Iterator[str]:
+        """Yield a line where each phase begins; its name where no other one stands."""
+        ends = [0.0, 0.0]  # of the names so far, in each of two rows
         for event in self._events:
-            if event.op == "phase":
-                x = self._x(event.ns)
-                yield f'<line class="phase" x1="{x}" x2="{x}" y1="12" y2="{self._bottom}"/>'
-                yield _text(x + 2, 11, str(event.value["name"]), "dim")
+            if event.op != "phase":
+                continue
+            x, name = self._x(event.ns), str(event.value["name"])
+            yield f'<line class="phase" x1="{x}" x2="{x}" y1="24" y2="{self._bottom}"/>'
+            width = _LETTER * len(name)
+            left = min(x + 2, _LEFT + _WIDTH + _MARGIN - width)
+            row = 0 if left >= ends[0] else 1
+            ends[row] = left + width + _LETTER
+            yield _text(round(left, 1), 11 + 12 * row, name, "dim")
 
     def _leaders(self) -> Iterator[str]:
         top = self._top_leaders
         yield _text(0, top - 10, "leader, by term", "dim")
         for place, node in enumerate(self._nodes):
             yield _text(0, top + _ROW * place + 13, node)
-        looks = [each for each in self._events if each.op == "look"]
         for place, node in enumerate(self._nodes):
-            for one, following in pairwise(looks):
-                seen = one.value["nodes"].get(node, {})
-                if seen.get("role") != "leader":
-                    continue
-                x = self._x(one.ns)
-                width = max(1.0, self._x(following.ns) - x)
+            for term, begin, end in self._led(node):
+                x = self._x(begin)
+                width, y = max(1.0, self._x(end) - x), top + _ROW * place
                 yield (
-                    f'<rect class="n{place % 5}" x="{x}" y="{top + _ROW * place + 2}" '
+                    f'<rect class="n{place % 5}" x="{x}" y="{y + 2}" '
                     f'width="{width:.1f}" height="{_ROW - 4}">'
-                    f"<title>{node}, term {seen['term']}</title></rect>"
+                    f"<title>{node}, term {term}</title></rect>"
                 )
+                if width > _LETTER * (len(str(term)) + 1):
+                    yield _text(x + 4, y + 13, str(term), "on")
+
+    def _led(self, node: str) -> Iterator[tuple[int, int, int]]:
+        """Yield term, begin and end of each time that a node said without a break that it leads."""
+        looks = [each for each in self._events if each.op == "look"]
+        term = begin = end = 0
+        for one, following in pairwise(looks):
+            seen = one.value["nodes"].get(node, {})
+            leads = int(seen["term"]) if seen.get("role") == "leader" else 0
+            if term and leads != term:
+                yield term, begin, end
+            if leads and leads != term:
+                begin = one.ns
+            term, end = leads, following.ns
+        if term:
+            yield term, begin, end
 
     def _rates(self) -> Iterator[str]:
         top = self._top_rate

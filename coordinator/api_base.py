@@ -79,7 +79,7 @@ class ApiConfig:
     submissions_max: int = 4096
     names_max: int = 4096
     waits_max: int = 100_000
-    index_waits_max: int = 4096
+    index_waits_max: int = 5000
     timeout_ms_max: int = 3_600_000
     find_ms: int = 2000
 

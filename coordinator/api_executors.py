@@ -75,8 +75,8 @@ class ExecutorsApi(ApiBase):
             RaftbatchError: the leader's.
         """
         self._check_open()
-        check_record(report)
         if isinstance(report, r.Lapse) and report.reason is LapseReason.EXECUTOR_LOST:
+            check_record(report)
             raise InvalidRequest("who is lost does not say so")
         if isinstance(report, r.Complete | r.Lapse):
             self._check_fence(report)
@@ -125,6 +125,7 @@ class ExecutorsApi(ApiBase):
             return
         batch = state.batches.get(report.batch)
         if batch is None or not is_current(batch, report.attempt, report.fence):
+            check_record(report)  # the leader checks what it takes
             raise StaleFence(
                 f"attempt {report.attempt} of batch {report.batch} under fence {report.fence} "
                 "is not the current one"

@@ -121,8 +121,9 @@ class NamesApi(ApiBase):
     def _check_names(self, names: Sequence[Name]) -> None:
         if len(names) > self._config.names_max:
             raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
-        for tenant, request_id in names:
+        for tenant in {tenant: None for tenant, _ in names}:
             check_name("tenant", tenant)
+        for _, request_id in names:
             check_name("request id", request_id)
 
     async def _for_part(
@@ -138,6 +139,8 @@ class NamesApi(ApiBase):
         landed = await self._propose(record)
         if not isinstance(landed, Verdicts):
             raise error_of(landed.verdict, landed.message, landed.retry_after_ms)
+        if not any(landed.verdicts):
+            return [Verdict.OK] * len(names)
         said = dict(landed.messages)
         found: list[Verdict | RaftbatchError] = []
         for place, number in enumerate(landed.verdicts):

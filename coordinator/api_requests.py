@@ -241,6 +241,10 @@ class RequestsApi(NamesApi):
         """Tell somebody nothing any more. Harmless when it was told already."""
         self._waits.drop(wait)
 
+    def is_awaited(self, tenant: str, request_id: str) -> bool:
+        """Return whether somebody waits on this node for what becomes of a request."""
+        return f"{tenant}\0{request_id}" in self._waits
+
     async def _find(
         self, tenant: str, request_id: str, index: int, limit_ms: int
     ) -> Request | Outcome:

@@ -61,8 +61,12 @@ class ServerLimits:
             have left, so a client is slowed down and not refused.
         streams_max: streams of opaque entries, of all clients together; one more is refused. So
             many messages of message_bytes_max may be in memory.
-        calls_max: calls of all clients together, each session and each executor's tail among
-            them; one more is refused at once.
+        calls_max: calls of all together, each session and each executor's tail among them; one
+            more is refused at once, by gRPC, which says no more. More than what is bounded below
+            it, so that executors, operators and whoever looks for a leader are always heard.
+        client_calls_max: calls of clients other than sessions, of all clients together: they may
+            wait for as long as sessions do. One more is refused.
+        caller_calls_max: the same of one caller; see caller_sessions_max.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
         connection_age_ms_max: how old a connection may become, give or take a tenth; then the
@@ -84,7 +88,9 @@ class ServerLimits:
     message_bytes_max: int = 40 << 20
     stream_bytes_max: int = 64 << 20
     streams_max: int = 64
-    calls_max: int = 4000
+    calls_max: int = 5000
+    client_calls_max: int = 1000
+    caller_calls_max: int = 500
     connections_max: int = 1000
     connection_age_ms_max: int = 3_600_000
     connection_grace_ms_max: int = 10_000
@@ -122,8 +128,8 @@ class SessionLimits:
         taking_bytes_max: payloads that one session may have on their way to the log; beyond it no
             more is read, so a client is slowed down.
         in_flight_max: what one session may have under way; more is refused, and said so.
-        unread_bytes_max: answers that a client has not read yet, in bytes; one that lets more
-            pile up is cut off.
+        unread_bytes_max: answers that come while a client reads nothing, in bytes; one that lets
+            more pile up is cut off. Outcomes that were known already wait until it has read others.
         forward_requests_max: what all clients together may have on its way to the leader through
             this node; more is refused.
         forward_bytes_max: the same, in bytes.

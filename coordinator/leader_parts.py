@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordinator.core.effects import Applied, Verdict
 from coordinator.core.flights import Flight
 from coordinator.log_clock import LogClock
 from coordinator.proposer import Group
@@ -17,10 +18,16 @@ from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.standing import Role
 from coordinator.replica import Replica
+from raftbatch import records as r
 from raftbatch.errors import Fatal
 from raftbatch.ids import Identity, NodeId
 from raftbatch.records import Record
 from raftbatch.world import Clock
+
+_SMALL_BYTES = 16 << 10
+_LARGE_BYTES = 128 << 10  # a few milliseconds' work for all nodes
+
+_DECISIONS = r.Admit | r.Seal | r.Assign | r.Bisect | r.Quarantine
 
 
 class Log(Protocol):
@@ -117,6 +124,28 @@ class LeaderConfig:
             raise ValueError(f"a limit is below 1: {self}")
         if min(self.record_bytes_max, self.ready_wait_ms, self.retry_ms) < 1:
             raise ValueError(f"a limit is below 1: {self}")
+
+
+def is_worth_another(in_flight: int, waiting: int) -> bool:
+    """Return whether an entry goes before the one in flight has landed.
+
+    Each costs every node as much as some ten requests do: what is made of two halves is done
+    sooner as a whole. What is small costs less to send than to wait for, and what is large
+    enough by itself need not wait.
+
+    Args:
+        in_flight: the inbox's bytes in the newest entry in flight.
+        waiting: bytes in the inbox.
+    """
+    return in_flight < _SMALL_BYTES or waiting >= _LARGE_BYTES
+
+
+def voids_in(flight: Flight, applied: Applied) -> int:
+    """Return how many decisions of an entry were refused."""
+    return sum(
+        reply.verdict is Verdict.VOID and isinstance(record, _DECISIONS)
+        for record, reply in zip(flight.records, applied.replies, strict=True)
+    )
 
 
 @dataclass(slots=True)

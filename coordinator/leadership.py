@@ -20,11 +20,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.core.decide import Decider
-from coordinator.core.effects import Applied, Change, ExecutorChanged, ModelChanged, Verdict
+from coordinator.core.effects import Applied, Change, ExecutorChanged, ModelChanged
 from coordinator.core.flights import Flight
 from coordinator.core.outlook import Outlook
 from coordinator.core.watch import Holding, Watch
-from coordinator.leader_parts import Parts, Sent
+from coordinator.leader_parts import Parts, Sent, is_worth_another, voids_in
 from coordinator.leases import Leases
 from coordinator.proposer import Group, Inbox
 from coordinator.raft.proposals import Proposal
@@ -100,7 +100,7 @@ class Leadership:
         self._heard: dict[str, tuple[int, int, Sequence[Holding], int]] = {}
         self._run_times = RunTimes()
         self._decided_ms = 0
-        self._in_flight = 0
+        self._in_flight = self._newest_size = 0
         self._unsent: Sent | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -184,7 +184,7 @@ class Leadership:
         was_stale = outlook.is_stale
         outlook.applied(applied)
         if outlook.is_stale:
-            self._count_voids(sent.flight, applied)
+            self._parts.counts.voids_total += voids_in(sent.flight, applied)
             if not was_stale:
                 self._parts.counts.stale_total += 1
         now_ns = self._parts.clock.monotonic_ns()
@@ -229,11 +229,6 @@ class Leadership:
         self.pump_soon()
         self._changed()
 
-    def _count_voids(self, flight: Flight, applied: Applied) -> None:
-        for record, reply in zip(flight.records, applied.replies, strict=True):
-            if reply.verdict is Verdict.VOID and isinstance(record, _DECISIONS):
-                self._parts.counts.voids_total += 1
-
     # Entries.
 
     def _run(self, step: Callable[..., None], *values: object) -> None:
@@ -255,9 +250,13 @@ class Leadership:
                 if not self._in_flight:
                     self._build()
                 return
-            if not self._make():
+            if self._is_gathering() or not self._make():
                 break
         self._set_timer()
+
+    def _is_gathering(self) -> bool:
+        """Whether what waits is left to gather until what is in flight has landed."""
+        return self._in_flight > 0 and not is_worth_another(self._newest_size, self.inbox.size)
 
     def _make(self) -> bool:
         """Make an entry and append it; return whether another may follow."""
@@ -265,6 +264,7 @@ class Leadership:
         assert outlook is not None
         assert decider is not None
         at_ms = parts.log_clock.now_ms()
+        waiting = self.inbox.size
         group = self.inbox.take(outlook.next_request, self._config.entry_bytes_max)
         flight = outlook.begin(at_ms)
         for record in group.records:
@@ -283,6 +283,7 @@ class Leadership:
             return False
         outlook.commit(flight)
         self._in_flight += 1
+        self._newest_size = waiting - self.inbox.size
         entry = Entry(self.term, at_ms, tuple(flight.records))
         self._unsent = Sent(self.term, flight, group, encode_entry(entry))
         return self._send()
@@ -365,6 +366,8 @@ class Leadership:
             return
         if self._is_over or self._in_flight >= self._config.entries_inflight_max:
             return
+        if self._is_gathering():
+            return
         due = [each for each in (decider.wake_ms(), watch.next_ms()) if each is not None]
         if not due:
             return
@@ -392,6 +395,3 @@ class Leadership:
             self.pump_soon()
         self._parts.counts.stalls_total += self._leases.take_stalls()
         self._tick = self._loop.call_later(self._leases.tick_s, self._judge)
-
-
-_DECISIONS = (r.Admit, r.Seal, r.Assign, r.Bisect, r.Quarantine)

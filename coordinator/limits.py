@@ -122,12 +122,13 @@ class _Look:
                 policy.executors_max,
                 f"each has a tail, and feed.tails_max = {feed.tails_max} of each node",
             )
-        streams = config.sessions.sessions_max + feed.tails_max
-        if streams > config.server.calls_max:
+        server = config.server
+        calls = config.sessions.sessions_max + feed.tails_max + server.client_calls_max
+        if calls >= server.calls_max:
             self._say(
-                f"sessions.sessions_max = {config.sessions.sessions_max} and feed.tails_max = "
-                f"{feed.tails_max} cannot be reached together: each is a call, and "
-                f"server.calls_max = {config.server.calls_max}"
+                f"sessions.sessions_max = {config.sessions.sessions_max}, feed.tails_max = "
+                f"{feed.tails_max} and server.client_calls_max = {server.client_calls_max} leave "
+                f"nothing to others: each is a call, and server.calls_max = {server.calls_max}"
             )
         own, all_of = "sessions.caller_sessions_max", "sessions.sessions_max"
         self._is_within(own, sessions, all_of, sessions)
@@ -165,6 +166,8 @@ class _Look:
         """Look at the bounds of the client port."""
         server = _numbers("server", self._config.server)
         self._is_within("server.streams_max", server, "server.calls_max", server, always=True)
+        own, all_of = "server.caller_calls_max", "server.client_calls_max"
+        self._is_within(own, server, all_of, server)
 
     def _is_within(
         self,

@@ -370,7 +370,7 @@ class Node:
                 return adopted(log.identity, request)
             case Join(node_id=node, address=address, rank=rank):
                 try:
-                    member = await self.add(node, address, rank)
+                    member = await self.add(node, address, log.membership.rank_of(node, rank))
                 except RaftbatchError as error:
                     leader = log.membership.get(NodeId(error.leader or log.leader or ""))
                     hint = leader.address if leader and log.role is not Role.LEADER else ""

@@ -39,8 +39,7 @@ _CANCELS = 4
 _OF_IDS = (Acknowledge, Forget)
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """One request that asks to be admitted. See `records.Admit` for the fields."""
 
     key: Key
@@ -209,6 +208,7 @@ class Inbox:
         self.uses: dict[object, Usage] = {}
         self._queue: deque[Ask] = deque()
         self._names: dict[str, list[Ask] | None] = {}
+        self._counted: dict[tuple[Key, str], list[Usage]] = {}  # by what they are counted
 
     def __bool__(self) -> bool:
         """Whether anything waits for the next entry."""
@@ -241,11 +241,15 @@ class Inbox:
         self._names[name] = None
         self._queue.append(ask)
         self.admissions += 1
-        for whose in (None, admission.key[:2], admission.tenant):
-            use = self.uses.get(whose)
-            if use is None:
-                use = self.uses[whose] = Usage()
-            use.add(admission.rows, payload)
+        key, tenant, rows = admission.key, admission.tenant, admission.rows
+        counted = self._counted.get((key, tenant))
+        if counted is None:
+            uses = [self.uses.setdefault(whose, Usage()) for whose in (None, key[:2], tenant)]
+            counted = self._counted[key, tenant] = uses
+        for use in counted:
+            use.requests += 1
+            use.rows += rows
+            use.size += payload
 
     def add_record(self, record: Record, size: int, done: Done) -> None:
         """Let any other record wait for the next entry."""
@@ -310,12 +314,14 @@ class Inbox:
         self._queue.clear()
         self._names.clear()
         self.uses.clear()
+        self._counted.clear()
         self.items = self.size = self.admissions = 0
         for _, done, _, _ in asks:
             done(copy_of(error))
 
     def _count_out(self, admissions: Sequence[Admission]) -> None:
         self.admissions -= len(admissions)
+        self._counted.clear()
         if not self.admissions:
             self.uses.clear()
             return

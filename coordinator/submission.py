@@ -9,8 +9,8 @@ Total but for InvalidRequest and PayloadTooLarge. Deterministic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 from raftbatch.errors import InvalidRequest, PayloadTooLarge
 from raftbatch.fields import BLOB_BYTES_MAX, NAME_LENGTH_MAX, PRIORITY_MAX, TEXT_LENGTH_MAX
@@ -22,8 +22,7 @@ CONTENT_HASH_BYTES = 16
 """Two requests of one tenant and id are compared, never many: 16 bytes are plenty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """A request that a client asks for.
 
     Attributes:
@@ -62,20 +61,25 @@ def check(submission: Submission) -> None:
         InvalidRequest: definite; a field is not of its kind, or out of its range.
         PayloadTooLarge: definite; payload or parameters are too large for any record.
     """
-    check_name("tenant", submission.tenant)
-    check_name("request id", submission.request_id)
-    check_name("model", submission.model)
-    check_text("version", submission.version, 0, NAME_LENGTH_MAX)
-    check_text("signature", submission.signature, 0, TEXT_LENGTH_MAX)
-    check_text("traceparent", submission.traceparent, 0, TEXT_LENGTH_MAX)
-    rows, priority, timeout_ms = submission.rows, submission.priority, submission.timeout_ms
+    tenant, request_id, model, version, signature, rows, payload = submission[:7]
+    priority, timeout_ms, parameters, traceparent = submission[7:]
+    texts = tenant, request_id, model, version, signature, traceparent
+    if not (
+        {*map(type, texts)} == {str}
+        and tenant
+        and request_id
+        and model
+        and len(joined := "".join(texts)) <= NAME_LENGTH_MAX
+        and joined.isascii()
+        and "\0" not in joined
+    ):  # perhaps one of them is too long, or none at all: mostly not
+        _check_texts(submission)
     if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
         raise InvalidRequest(f"rows are not in 1 .. {ROWS_MAX}")
     if priority is not None and (type(priority) is not int or not 0 <= priority <= PRIORITY_MAX):
         raise InvalidRequest(f"the priority is not in 0 .. {PRIORITY_MAX}")
     if type(timeout_ms) is not int or not 0 <= timeout_ms <= TIMEOUT_MS_MAX:
         raise InvalidRequest(f"timeout_ms is not in 0 .. {TIMEOUT_MS_MAX}")
-    payload, parameters = submission.payload, submission.parameters
     if type(payload) is not bytes or type(parameters) is not bytes:
         raise InvalidRequest("payload and parameters are bytes")
     if len(payload) > BLOB_BYTES_MAX:
@@ -84,6 +88,15 @@ def check(submission: Submission) -> None:
         raise PayloadTooLarge(
             f"parameters of {len(parameters)} bytes are more than {PARAMETERS_BYTES_MAX}"
         )
+
+
+def _check_texts(submission: Submission) -> None:
+    check_name("tenant", submission.tenant)
+    check_name("request id", submission.request_id)
+    check_name("model", submission.model)
+    check_text("version", submission.version, 0, NAME_LENGTH_MAX)
+    check_text("signature", submission.signature, 0, TEXT_LENGTH_MAX)
+    check_text("traceparent", submission.traceparent, 0, TEXT_LENGTH_MAX)
 
 
 def check_name(what: str, name: str) -> None:

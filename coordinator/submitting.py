@@ -47,14 +47,15 @@ class Submitting:
         self, place: int, request_id: str, result: Landed | Verdicts | RaftbatchError
     ) -> None:
         """Answer one by what became of its Admit."""
+        if type(result) is Landed and not result.verdict:  # as mostly
+            self.answer(place, Ticket(request_id, result.index))
+            return
         if isinstance(result, RaftbatchError):
             self.refuse(place, result)
             return
         if isinstance(result, Verdicts):
             raise Invariant("a request landed in columns")
         match result.verdict:
-            case Verdict.OK:
-                self.answer(place, Ticket(request_id, result.index))
             case Verdict.KNOWN | Verdict.ENDED:
                 self.answer(place, Ticket(request_id, result.value))
             case verdict:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.answers import outcome_or_error
 from coordinator.core.effects import Applied, Ended
@@ -94,8 +94,7 @@ def _run_out(future: asyncio.Future[bool | RaftbatchError]) -> None:
         future.set_result(False)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """One who waits for an outcome; what `drop` takes."""
 
     name: str
@@ -117,6 +116,9 @@ class OutcomeWaits:
 
     def __len__(self) -> int:
         return self._count
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._waiting
 
     def add(self, name: str, told: Told) -> Wait:
         """Wait for a request that has no outcome yet; `told` is called once, unless dropped.
@@ -178,7 +180,7 @@ class OutcomeWaits:
             of_name = self._waiting.pop(name, None)
             if of_name is None:
                 continue
-            known = state.request(*name.split("\0", 1))
+            known = state.named(name)
             assert not isinstance(known, Request)
             self._count -= len(of_name)
             result = outcome_or_error(known)

@@ -158,6 +158,10 @@ class PermissionDenied(RaftbatchError):
     slug, grpc, http = "permission_denied", "PERMISSION_DENIED", 403
 
 
+SURE = (InvalidRequest, PayloadTooLarge, RequestIdConflict, OutcomeForgotten)
+"""What holds of an id, or of a content, whatever became of an earlier try that was lost."""
+
+
 class Fatal(Exception):
     """The node must stop. Never caught to go on; answered to callers as indefinite."""
 

@@ -60,8 +60,8 @@ class Policy:
         request_bytes_max: payload and parameters of one request.
         result_bytes_max: result of one request; a larger one is a failure.
         outcome_retention_ms: log time for which an outcome can be asked for.
-        outcome_bytes_max: bytes of outcomes kept; admissions are refused at it, since
-            an outcome that nobody acknowledged stays for its whole retention.
+        outcome_bytes_max: bytes of outcomes kept; at it admissions are refused and batches
+            wait, since an outcome that nobody acknowledged stays for its whole retention.
         outcome_reserve_bytes: counted toward that for each request without an outcome.
         dedupe_retention_ms: log time for which an id is known; not less than
             `outcome_retention_ms`.

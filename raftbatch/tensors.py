@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgpack
 
@@ -69,8 +69,7 @@ _PREFIX = struct.Struct("<4sI")
 _LENGTH = struct.Struct("<I")
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One tensor.
 
     Attributes:
@@ -183,18 +182,30 @@ def elements(tensor: Tensor) -> list[bytes]:
         InvalidRequest: its data is not as many elements as its shape says; definite.
     """
     data = memoryview(tensor.data)
+    if _is_single(tensor, data):
+        return [bytes(data[_LENGTH.size :])]
     return [bytes(data[begin:end]) for begin, end in _elements(tensor)]
 
 
 def check_elements(tensor: Tensor) -> None:
     """Look at the elements of a BYTES tensor, copying none. Raises as `elements`."""
-    for _ in _elements(tensor):
-        pass
+    if not _is_single(tensor, memoryview(tensor.data)):
+        for _ in _elements(tensor):
+            pass
 
 
 def join_elements(parts: Sequence[bytes]) -> bytes:
     """Return the data of a BYTES tensor of these elements. Total."""
     return b"".join([piece for part in parts for piece in (_LENGTH.pack(len(part)), part)])
+
+
+def _is_single(tensor: Tensor, data: memoryview) -> bool:
+    """Return whether the data is one element, as mostly, and the shape says so."""
+    return (
+        data.nbytes >= _LENGTH.size
+        and _LENGTH.unpack_from(data)[0] == data.nbytes - _LENGTH.size
+        and prod(tensor.shape) == 1
+    )
 
 
 def _elements(tensor: Tensor) -> Iterator[tuple[int, int]]:

@@ -94,8 +94,8 @@ class Evidence:
         ends: of each node that answered at the end.
         runs: of all executors; None: nobody noted them.
         is_healed: whether the run came as far as its liveness phase: what waits since is stuck.
-        harms_executors: whether faults or requests killed executors: then a request may fail though
-            nothing is wrong with it.
+        harms_executors: whether faults made executors report failures of their own: then a request
+            may fail though nothing is wrong with it.
         bounds: bytes that a kind of file of one node may take: `data`, `log`.
         said: lines of the processes' logs that tell of a bug, by process.
         died: processes that ended though nobody ended them, and how.

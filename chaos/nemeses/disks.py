@@ -89,8 +89,7 @@ def _set_read_only(world: ProcessWorld, rng: Random) -> Heal:
         nonlocal is_healed
         if not is_healed:
             is_healed = True
-            world.kill(node)
-            world.disks[node].renew()
+            world.renew(node)
         world.restart(node)
 
     return heal

@@ -52,6 +52,7 @@ def _partition(world: ProcessWorld, rng: Random) -> Heal:
     few = rng.randint(1, max(1, (len(nodes) - 1) // 2))
     executors = [rng.random() < 0.5 for _ in world.executors]
     drawn = list(zip(world.executors, executors, strict=True))
+    drawn += [(name, rng.random() < 0.5) for name in world.places if name not in world.everyone]
     minority = [*nodes[:few], *(name for name, is_there in drawn if is_there)]
     majority = [*nodes[few:], *(name for name, is_there in drawn if not is_there)]
     fabric.split(minority, majority)
@@ -71,7 +72,7 @@ def _one_way(world: ProcessWorld, rng: Random) -> Heal:
 def _isolate(world: ProcessWorld, node: str, *, hears: bool = False, speaks: bool = False) -> Heal:
     fabric = _fabric(world)
     fabric.isolate(node, hears=hears, speaks=speaks)
-    return _healing(fabric, _across([node], [each for each in world.everyone if each != node]))
+    return _healing(fabric, _across([node], [each for each in world.places if each != node]))
 
 
 def _isolate_leader(world: ProcessWorld, rng: Random) -> Heal:
@@ -94,7 +95,7 @@ def _isolate_executor(world: ProcessWorld, rng: Random) -> Heal:
 
 def _scatter(world: ProcessWorld, rng: Random) -> Heal:
     fabric = _fabric(world)
-    groups = [[name] for name in world.everyone]
+    groups = [[name] for name in world.places]
     fabric.split(*groups)
     return _healing(fabric, _across(*groups))
 
@@ -102,7 +103,7 @@ def _scatter(world: ProcessWorld, rng: Random) -> Heal:
 def _slow(world: ProcessWorld, rng: Random) -> Heal:
     """Delay all links, and make those of one node narrow."""
     fabric = _fabric(world)
-    pairs = list(combinations(world.everyone, 2))
+    pairs = list(combinations(world.places, 2))
     narrow = rng.choice(world.nodes)
     for a, b in pairs:
         rate = _NARROW_BYTES_PER_S if narrow in (a, b) else 0
@@ -113,7 +114,7 @@ def _slow(world: ProcessWorld, rng: Random) -> Heal:
 
 def _lose(world: ProcessWorld, rng: Random) -> Heal:
     fabric = _fabric(world)
-    pairs = list(combinations(world.everyone, 2))
+    pairs = list(combinations(world.places, 2))
     for a, b in pairs:
         fabric.lossy(a, b, loss=rng.random() * _LOSS, duplicate=rng.random() * _LOSS)
     return _healing(fabric, [pair for a, b in pairs for pair in ((a, b), (b, a))])

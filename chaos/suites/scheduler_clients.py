@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from chaos.checkers.scheduler_history import Answer, ClientHistory, Operation
@@ -153,10 +153,10 @@ class Clients:
             return submission
         return rng.choice(
             (
-                replace(submission, model="nobody"),
-                replace(submission, rows=1000),
-                replace(submission, priority=16),
-                replace(submission, payload=payload(kind, submission.request_id, 5000)),
+                submission._replace(model="nobody"),
+                submission._replace(rows=1000),
+                submission._replace(priority=16),
+                submission._replace(payload=payload(kind, submission.request_id, 5000)),
             )
         )
 
@@ -189,7 +189,7 @@ class Clients:
             if rng.random() < work.twice:
                 self._begin(self._submit([one], rng.uniform(*_TWICE_S)), f"submit {request_id}")
             if rng.random() < work.conflict:
-                other = replace(one, payload=payload(Kind.WELL, f"not {request_id}", 30))
+                other = one._replace(payload=payload(Kind.WELL, f"not {request_id}", 30))
                 self._begin(self._submit([other], rng.uniform(*_TWICE_S)), f"take {request_id}")
             if rng.random() < work.cancels:
                 self._begin(self._cancel(one.tenant, request_id), f"cancel {request_id}")
@@ -208,7 +208,7 @@ class Clients:
             asked = left
             for each in asked:
                 traceparent = self._history.tries(each.operation)
-                each.submission = replace(each.submission, traceparent=traceparent)
+                each.submission = each.submission._replace(traceparent=traceparent)
             answers = await self._send([each.submission for each in asked])
             left = [
                 each

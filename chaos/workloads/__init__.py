@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from chaos.workloads import clients, operators
+from chaos.workloads import clients, members, operators
 from chaos.workloads.scene import Scene
 
 
@@ -22,13 +22,14 @@ class Workload:
         name: of it.
         description: in a line.
         run: does it, until the scene is over and all that was begun has ended.
-        harms_executors: whether it kills executors by what it asks for.
+        spare_nodes, spare_executors: how many more than there are in the beginning it may start.
     """
 
     name: str
     description: str
     run: Callable[[Scene], Awaitable[None]]
-    harms_executors: bool = False
+    spare_nodes: int = 0
+    spare_executors: int = 0
 
 
 WORKLOADS = {
@@ -40,12 +41,17 @@ WORKLOADS = {
         Workload("cancel", "cancel in each stage, before it comes, and in storms", clients.cancel),
         Workload("deadline", "short timeouts, more than executors can do", clients.deadline),
         Workload("overload", "three times what executors can do", clients.overload),
-        Workload(
-            "poison", "requests that raise, exit, crash and hang the model", clients.poison, True
-        ),
+        Workload("poison", "requests that raise, exit, crash and hang the model", clients.poison),
         Workload("long", "requests that run for seconds", clients.long),
         Workload("drain", "executors leave in good order and come back", operators.drain),
         Workload("rolling", "each node in turn is stopped and started", operators.rolling),
-        Workload("soak", "all that clients do, mixed", clients.soak, True),
+        Workload(
+            "membership",
+            "coordinators are added, removed and wiped, executors come and go",
+            members.membership,
+            spare_nodes=2,
+            spare_executors=1,
+        ),
+        Workload("soak", "all that clients do, mixed", clients.soak),
     )
 }

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
+from chaos.checkers.process_values import Finding
 from chaos.history import Event, History
 from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, RequestCancelled, RequestFailed, Result
@@ -144,6 +145,8 @@ class Scene:
         width: how much is under way at one time: workloads take it as their measure.
         over: set when nothing new is to be begun.
         calm: set when operators are to leave the cluster alone: it is to heal.
+        whole: set once all faults are undone.
+        findings: broken promises that a workload has seen itself.
         number: ids that were given out.
     """
 
@@ -156,6 +159,8 @@ class Scene:
     width: int
     over: asyncio.Event
     calm: asyncio.Event
+    whole: asyncio.Event = field(default_factory=asyncio.Event)
+    findings: list[Finding] = field(default_factory=list)
     number: int = 0
 
     def has_ended(self) -> bool:
@@ -183,6 +188,18 @@ class Scene:
         """Wait so long, or until the cluster is to be left alone; return whether it is."""
         await _waited(self.calm, pause_s)
         return self.calm.is_set()
+
+    async def healed(self) -> None:
+        """Wait until all faults are undone."""
+        await self.whole.wait()
+
+    def noted(self, what: str, name: str, **value: Any) -> None:
+        """Note what an operator did."""
+        self.history.note("operator", what=what, name=name, **value)
+
+    def broken(self, rule: str, what: str) -> None:
+        """Hold something against the product."""
+        self.findings.append(Finding(rule, what))
 
     async def taken_in(
         self, model: str, text: str, request_id: str, timeout_s: float | None = None

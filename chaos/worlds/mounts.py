@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -38,6 +39,8 @@ _NO_LOG_FLUSH = (2).to_bytes(4, sys.byteorder)  # not even the file system's jou
 _STEP_BYTES = 64 << 20  # of filling a disk, and then half of that, and so on
 _BLOCK_BYTES = 4096
 _FILLER = "filler"
+_BUSY_S = 20.0
+_AGAIN_S = 0.02
 _number = count()
 
 
@@ -162,7 +165,15 @@ class Disk:
         run("mount", "-o", "loop", str(self._image), str(self.path))
 
     def _unmount(self) -> None:
-        run("umount", str(self.path))
+        """Unmount the ext4, as soon as nobody looks at it: who measures its files soon goes."""
+        end_s = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                return run("umount", str(self.path))
+            except RuntimeError as error:
+                if "busy" not in str(error) or time.monotonic() > end_s:
+                    raise
+                time.sleep(_AGAIN_S)
 
 
 def leftovers() -> list[str]:
@@ -188,10 +199,7 @@ def clean() -> list[str]:
     """Unmount what harnesses left behind that are gone; return what was removed."""
     removed = []
     for path in leftovers():
-        try:
-            run("umount", path)
-        except RuntimeError:
-            run("umount", "--lazy", path)  # somebody looks at it; it goes when they leave
+        _let_go(path)
         removed.append(path)
     for device in loops():
         with suppress(RuntimeError):  # it went with its mount, meanwhile
@@ -209,7 +217,15 @@ def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
 
 def _mount_tmpfs(name: str, path: Path, size_bytes: int, undo: ExitStack) -> None:
     run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", name, str(path))
-    undo.callback(run, "umount", str(path))
+    undo.callback(_let_go, str(path))
+
+
+def _let_go(path: str) -> None:
+    """Unmount, though somebody may look at it: at a loop device, who looks for a free one."""
+    try:
+        run("umount", path)
+    except RuntimeError:
+        run("umount", "--lazy", path)
 
 
 def _backing(source: str) -> str:

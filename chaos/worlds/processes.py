@@ -28,14 +28,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from chaos.worlds import groups
+from chaos.worlds.changing import Changing
 from chaos.worlds.fabric import Fabric
+from chaos.worlds.files import Files, spares
 from chaos.worlds.mounts import Disk
 from chaos.worlds.owners import VARIABLE, own_name
 from chaos.worlds.preloaded import Preload, make_library
 from chaos.worlds.started import Started
 from raftbatch.config import load
 from raftbatch.errors import CannotStart
-from raftbatch.local import configuration, ports, toml
+from raftbatch.local import configuration, ports
 from raftbatch.local.looking import statuses, unready
 from raftbatch.realworld import RealEntropy, RealFiles
 
@@ -48,16 +50,14 @@ DISK_BYTES = 1 << 30  # of each node; what is not written takes nothing
 _PORTS = {"peer": 7000, "client": 7100, "http": 7200}  # each has its namespace to itself
 _LOOK_S = 0.1  # between two looks at the nodes
 _ASK_S = 1.0  # for a node to answer; one that is paused never does
-_JOIN_S = 120
-_DRAIN_S = 5
-_STOP_S = 15.0  # a node is gone `stop_ms_max` after the signal, 10 s, whatever hangs
+_STOP_S = 30.0  # a node is gone `stop_ms_max` after the signal, 10 s, if it gets a processor
 _PROGRAM = ("raftbatch.local.child",)
 _JOINED = '"event": "executor.joined"'
 
 Disks = Literal["none", "loop", "tmpfs"]
 
 
-class ProcessWorld:
+class ProcessWorld(Changing):
     """See the module's docstring. Leaving it ends and removes everything but the directory.
 
     Args:
@@ -69,13 +69,13 @@ class ProcessWorld:
             can be cut, or a tmpfs each. The last two are in memory.
         disk_bytes: of each such disk.
         executors: how many.
+        spare_nodes, spare_executors: how many more have a place, and are not begun until they are
+            told to join.
         program: the module that stands for the command `raftbatch`, and its first arguments.
 
-    Attributes:
-        directory: of it.
+    Attributes, beside those of `Changing`:
         config: its configuration file.
-        nodes: names of the nodes.
-        executors: names of the executors.
+        files: all of them.
         fabric: the network; None: loopback.
         disks: of each node, where they have their own.
         preloads: of each node and executor, where there is a C compiler: what is wrong with its
@@ -92,44 +92,41 @@ class ProcessWorld:
         disks: Disks = "none",
         disk_bytes: int = DISK_BYTES,
         executors: int = EXECUTORS,
+        spare_nodes: int = 0,
+        spare_executors: int = 0,
         program: Sequence[str] = _PROGRAM,
     ) -> None:
-        self.directory = directory.absolute()
         self.fabric: Fabric | None = None
         self.disks: dict[str, Disk] = {}
         self.preloads: dict[str, Preload] = {}
-        self._processes: dict[str, Started] = {}
         self._program = tuple(program)
-        self._gate = threading.RLock()
         self._never = threading.Event()
         values = configuration.parsed(config.read_text("utf-8"), str(config))
         given = configuration.addresses_of(values, str(config))
-        self.nodes: tuple[str, ...] = tuple(given)
-        self.executors = configuration.executor_names(executors, self.nodes)
+        founders = tuple(given)
+        given |= spares(given, spare_nodes)
+        names = configuration.executor_names(executors + spare_executors, tuple(given))
+        super().__init__(directory, founders, names[:executors], tuple(given), names)
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
         with ExitStack() as undo:
             self._groups = undo.enter_context(ExitStack())
             if network:
-                self.fabric = undo.enter_context(Fabric(self.everyone, seed=seed))
+                self.fabric = undo.enter_context(Fabric(self.places, seed=seed))
                 values["tls"] = {"insecure": True}
             images = self.directory / "images"
-            for node in self.nodes:
+            for node in self.node_places:
                 if disks != "none":
                     disk = Disk(disks, self._place(node), images, node, disk_bytes)
                     self.disks[node] = undo.enter_context(disk)
             library = make_library(self.directory)
-            for name in self.everyone:
+            for name in self.places:
                 if library is not None:
                     preload = Preload(library, self.directory / f"{name}.faults")
                     self.preloads[name] = undo.enter_context(closing(preload))
             undo.callback(self._end_processes)
-            addresses = self._placed(given)
-            text = configuration.placed(
-                values, str(config.absolute().parent), addresses, f"Made from {config}."
-            )
-            self.config = self.directory / "cluster.toml"
-            self.config.write_text(_on_disks(text), "utf-8")
-            self._file = load(RealFiles(), str(self.config))
+            self.files = Files(self.directory, config, values, self._placed(given), self.nodes)
+            self.config = self.files.config
+            self._file = load(RealFiles(), str(self.files.whole))
             self._undo = undo.pop_all()
 
     def __enter__(self) -> Self:
@@ -146,11 +143,6 @@ class ProcessWorld:
         self.close(0.0 if error is not None else _STOP_S)
 
     # What there is.
-
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Names of nodes and executors."""
-        return (*self.nodes, *self.executors)
 
     @property
     def has(self) -> frozenset[str]:
@@ -175,7 +167,7 @@ class ProcessWorld:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Client addresses of the nodes, in the order of their names."""
-        return tuple(each.client for each in self._file.nodes.values())
+        return tuple(self._file.node(node).client for node in self.nodes)
 
     def data_dir(self, node: str) -> Path:
         """Return the data directory of a node."""
@@ -206,12 +198,6 @@ class ProcessWorld:
                 if not self.is_alive(name):
                     self._begin(name)
 
-    def restart(self, name: str) -> None:
-        """Start a node or an executor, unless it runs. It does not wait for it."""
-        with self._gate:
-            if not self.is_alive(name):
-                self._begin(name)
-
     def kill(self, name: str) -> None:
         """End a process with SIGKILL, and wait until it is gone. Harmless where it has ended."""
         self._processes[name].kill()
@@ -233,12 +219,24 @@ class ProcessWorld:
         return self._processes[name].terminate(timeout_s)
 
     def power_loss(self, nodes: Sequence[str]) -> None:
-        """Cut the power of these nodes at one moment, and mount their disks for a new start."""
-        for node in nodes:
-            self.disks[node].lose_power()
-        for node in nodes:
+        """Cut the power of these nodes at one moment, and mount their disks for a new start.
+
+        They stand still first: without power nobody sees that its disk has none, and says so.
+        """
+        with self._gate:  # whoever empties a directory looks into its disk
+            for node in nodes:
+                self.pause(node)
+            for node in nodes:
+                self.disks[node].lose_power()
+            for node in nodes:
+                self.kill(node)
+            for node in nodes:
+                self.disks[node].renew()
+
+    def renew(self, node: str) -> None:
+        """End a node whose disk has failed, and mount that for a new start."""
+        with self._gate:
             self.kill(node)
-        for node in nodes:
             self.disks[node].renew()
 
     def limit_memory(self, name: str, limit_bytes: int) -> Callable[[], None]:
@@ -281,8 +279,9 @@ class ProcessWorld:
     # How it stands with it.
 
     def statuses(self, timeout_s: float = _ASK_S) -> Mapping[str, StatusReply]:
-        """Return what those nodes say that answer in that time."""
-        return statuses(self._file, timeout_s)
+        """Return what those nodes say that answer in that time, of those that are to run."""
+        found = statuses(self._file, timeout_s)
+        return {node: each for node, each in found.items() if node in self.nodes}
 
     def leader(self) -> str | None:
         """Return who leads, of those that answer soon, in the latest term; None: nobody."""
@@ -343,14 +342,11 @@ class ProcessWorld:
             for node, keys in given.items()
         }
 
-    def _begin(self, name: str) -> None:
-        config = str(self.config)
-        if name in self.executors:
-            patience = ["--join", str(_JOIN_S), "--drain", str(_DRAIN_S)]
-            arguments = ["executor", "--id", name, "--config", config, *patience]
-        else:
-            # On a directory that is not empty this flag does nothing.
-            arguments = ["serve", "--node", name, "--config", config, "--bootstrap"]
+    def _begin(self, name: str, flags: Sequence[str] | None = None) -> None:
+        if flags is None and name in self._joining:
+            flags = ("--join",)
+        is_node = name in self.node_places
+        arguments = self.files.node(name, flags) if is_node else self.files.executor(name)
         if name in self._processes:
             self._processes[name].release()
         self._processes[name] = Started(
@@ -377,10 +373,3 @@ class ProcessWorld:
     def _end_processes(self) -> None:
         for process in self._processes.values():
             process.kill()
-
-
-def _on_disks(text: str) -> str:
-    """Return a configuration whose data is where the disks are."""
-    values = configuration.parsed(text, "the configuration made")
-    values["storage"]["data_dir"] = "disks/{node}/data"
-    return text.partition("\n")[0] + "\n\n" + toml.document(values)

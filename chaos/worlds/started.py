@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
+"""Where Python finds the product, and this."""
+
 _TAIL_BYTES = 4 << 10
 _TAIL_LINES = 8
 _HEAD_BYTES = 1 << 20
@@ -46,7 +48,7 @@ class Started:
             self._begin = said.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
                 enter([sys.executable, "-m", *arguments]),
-                cwd=_ROOT,
+                cwd=ROOT,
                 env=dict(environment),
                 stdin=subprocess.PIPE,
                 stdout=said,

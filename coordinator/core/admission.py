@@ -78,7 +78,7 @@ class _Taking:
     def __init__(self, state: State, record: Admit) -> None:
         self._state = state
         self._record = record
-        self._models = [_usable(state, key) for key in record.keys]
+        self._models = [usable(state, key) for key in record.keys]
         scopes = [f"{tenant}\0" for tenant in record.tenants]
         self._names = [
             scopes[place] + request_id
@@ -318,5 +318,6 @@ def why_never(
     return None
 
 
-def _usable(state: State, key: Key) -> Model | None:
+def usable(state: State, key: Key) -> Model | None:
+    """Return the model version that requests of a key may be for; None: there is none."""
     return None if key[:2] in state.deleting else state.models.get(key[:2])

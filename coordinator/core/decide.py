@@ -11,7 +11,9 @@ shell. Total. Deterministic.
 A window is sealed when it is full, old, or pressed by a deadline, and a slot is
 free. While none is, it goes on gathering; a full one is sealed all the same, as
 long as few batches wait (`_AHEAD`): a batch that waits sealed takes no part in
-priorities any more.
+priorities any more. Slots are as good as taken while the outcomes that are kept, with
+those that what runs will leave, reach `outcome_bytes_max`: retention and clients that
+have read theirs make room.
 """
 
 from __future__ import annotations
@@ -55,13 +57,15 @@ class Decider:
         has_more: whether the last call stopped at one of its bounds: another is due at once,
             also where nothing was decided.
         run_ms: how long batches of a model version run, as the leader measured it.
+        row_bytes: of outcome that a row leaves, likewise, of whatever model.
     """
 
     def __init__(self, outlook: Outlook) -> None:
         self._outlook = outlook
         self.is_draining = self.has_more = False
         self.run_ms: dict[tuple[str, str], int] = {}
-        self._looks = 0
+        self.row_bytes = self._looks = 0
+        self._is_full = False
 
     def drain(self) -> None:
         """Seal every window from now on, whatever it holds."""
@@ -86,6 +90,9 @@ class Decider:
         self._separate(flight)
         if is_quiet:
             outlook.dirty.update(outlook.eager)
+        if self._is_full and self._has_room():
+            self._is_full = False
+            outlook.dirty.update(dict.fromkeys(outlook.models))
         for model_id in list(outlook.dirty):
             if len(flight.records) >= DECISIONS_MAX:
                 self.has_more = True
@@ -107,6 +114,16 @@ class Decider:
             tick_ms = outlook.state.policy.tick_ms
             found.append(max(due_ms, outlook.at_ms + tick_ms))
         return min(found, default=None)
+
+    def _has_room(self) -> bool:
+        """Return whether more may run, by the outcomes that are kept and that will be."""
+        outlook = self._outlook
+        left = outlook.state.policy.outcome_bytes_max - outlook.state.outcome_bytes
+        # One batch may always run: what it leaves may be less than what was measured.
+        if left > outlook.rows * self.row_bytes or (left > 0 and not outlook.rows):
+            return True
+        self._is_full = True
+        return False
 
     def _must_advance(self, at_ms: int) -> bool:
         """Return whether something is due that no entry in flight will end."""
@@ -147,7 +164,7 @@ class Decider:
         self._look_at_touched(view, settings, flight.at_ms)
         aside: list[int] = []
         while len(flight.records) < DECISIONS_MAX:
-            best = view.able.best()
+            best = view.able.best() if self._has_room() else None
             number = view.next_batch()
             if best is not None and number is not None:
                 if not self._place(view, number, flight):

@@ -10,11 +10,11 @@ is decided. Called by: `outlook`. Total. Deterministic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import add
 from typing import TypeVar
 
-from coordinator.core.admission import is_never
+from coordinator.core.admission import is_never, usable
 from coordinator.core.placement import ExecutorView
 from coordinator.core.state import ModelId, State
 from coordinator.core.usage import Usage
@@ -35,22 +35,25 @@ class Flight:
         records: in it.
         names: ids it admits.
         numbers: the requests of these.
+        uses: what these are: of all (None), of a model version, of a tenant.
         sealed: batches it makes.
         batches: batches it does something about.
         executors: executors nothing is assigned to meanwhile.
         models: model versions about which nothing is decided meanwhile.
-        slots: executor, incarnation, rows and 1, of slots it takes, or -1, of those it gives.
+        slots: executor, incarnation, model version, rows and 1, of slots it takes, or -1, of
+            those it gives.
     """
 
     at_ms: int
     records: list[r.Record] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    uses: list[tuple[object, Usage]] = field(default_factory=list)
     sealed: list[int] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
     executors: list[str] = field(default_factory=list)
     models: list[ModelId] = field(default_factory=list)
-    slots: list[tuple[str, int, int, int]] = field(default_factory=list)
+    slots: list[tuple[str, int, ModelId, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,29 @@ class Sealed:
     numbers: tuple[int, ...]
     rows: int
     size: int
+
+
+@dataclass(slots=True)
+class _Slots:
+    """What is in flight about the slots of an executor's life.
+
+    Attributes:
+        taken: slots.
+        rows: in them.
+        held: slots by model version.
+        count: how many records it is.
+    """
+
+    taken: int = 0
+    rows: int = 0
+    held: dict[ModelId, int] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, model_id: ModelId, rows: int, sign: int) -> None:
+        """Take a slot, or give it back."""
+        self.taken += sign
+        self.rows += sign * rows
+        self.held[model_id] = self.held.get(model_id, 0) + sign
 
 
 class InFlight:
@@ -96,42 +122,55 @@ class InFlight:
         self.closed: dict[str, int] = {}
         self.frozen: dict[ModelId, int] = {}
         self.uses: dict[object, Usage] = {}
-        self._slots: dict[tuple[str, int], list[int]] = {}
+        self._slots: dict[tuple[str, int], _Slots] = {}
 
-    def foresee_admit(self, record: r.Admit, flight: Flight) -> Iterator[int]:
-        """Take note of requests in flight; yield the numbers of those that may be admitted.
+    def foresee_admit(self, record: r.Admit, flight: Flight) -> list[tuple[int, Pending]]:
+        """Take note of requests in flight; return those that may be admitted, by number.
 
         Load is not foreseen: those that are refused for it come back when it lands.
         """
-        for place, request_id in enumerate(record.request_id):
-            key = record.keys[record.key[place]]
-            tenant = record.tenants[record.tenant[place]]
-            name = f"{tenant}\0{request_id}"
-            model = self._state.models.get(key[:2])
-            if model is None or key[:2] in self._state.deleting:
+        state, keys, at_ms = self._state, record.keys, flight.at_ms
+        models = [usable(state, key) for key in keys]
+        scopes = [f"{tenant}\0" for tenant in record.tenants]
+        sizes = [*map(add, map(len, record.payload), map(len, record.parameters))]
+        most = max(record.rows), max(record.priority), max(sizes)
+        is_doubtful = any(model is not None and is_never(state, model, *most) for model in models)
+        names, known, pending = self.names, state.dedupe, self.pending
+        found: list[tuple[int, Pending]] = []
+        uses: dict[tuple[int, int], Usage] = {}
+        for number, key, tenant, request_id, rows, priority, timeout_ms, size in zip(
+            range(record.first, record.first + len(sizes)),
+            record.key,
+            record.tenant,
+            record.request_id,
+            record.rows,
+            record.priority,
+            record.timeout_ms,
+            sizes,
+            strict=True,
+        ):
+            model, name = models[key], scopes[tenant] + request_id
+            if model is None or name in names or name in known:
                 continue
-            if name in self.names or name in self._state.dedupe:
+            if is_doubtful and is_never(state, model, rows, priority, size):
                 continue
-            size = len(record.payload[place]) + len(record.parameters[place])
-            timeout_ms = record.timeout_ms[place] or model.default_timeout_ms
-            rows, number, priority = (
-                record.rows[place],
-                record.first + place,
-                record.priority[place],
-            )
-            if is_never(self._state, model, rows, priority, size):
-                continue
-            deadline_ms = flight.at_ms + timeout_ms if timeout_ms else 0
-            self.names[name] = flight
-            self.pending[number] = Pending(key, rows, size, priority, flight.at_ms, deadline_ms)
+            limit_ms = timeout_ms or model.default_timeout_ms
+            deadline_ms = at_ms + limit_ms if limit_ms else 0
+            one = Pending(keys[key], rows, size, priority, at_ms, deadline_ms)
+            names[name] = flight
+            pending[number] = one
             flight.names.append(name)
-            flight.numbers.append(number)
-            for whose in (None, key[:2], tenant):
-                use = self.uses.get(whose)
-                if use is None:
-                    use = self.uses[whose] = Usage()
-                use.add(rows, size)
-            yield number
+            found.append((number, one))
+            use = uses.get((key, tenant))
+            if use is None:
+                use = uses[key, tenant] = Usage()
+            use.add(rows, size)
+        flight.numbers += [number for number, _ in found]
+        for (key, tenant), use in uses.items():
+            for whose in (None, keys[key][:2], record.tenants[tenant]):
+                self.uses.setdefault(whose, Usage()).add_all(use)
+                flight.uses.append((whose, use))
+        return found
 
     def foresee(self, record: r.Record, flight: Flight) -> None:
         """Take note of any other record. A Seal's requests were put into `sealing` before."""
@@ -178,11 +217,14 @@ class InFlight:
 
     def land(self, flight: Flight) -> None:
         """Give back what an entry kept: it is applied."""
-        for name, number in zip(flight.names, flight.numbers, strict=True):
+        for name in flight.names:
             del self.names[name]
-            pending = self.pending.pop(number)
-            for whose in (None, pending.key[:2], name.partition("\0")[0]):
-                self._subtract(whose, pending)
+        for number in flight.numbers:
+            del self.pending[number]
+        for whose, use in flight.uses:
+            self.uses[whose].take_away(use)
+            if not self.uses[whose].requests:
+                del self.uses[whose]
         for batch in flight.sealed:
             for number in self.sealing.pop(batch).numbers:
                 self.taken.pop(number, None)
@@ -192,23 +234,28 @@ class InFlight:
             _less(self.closed, executor)
         for model_id in flight.models:
             _less(self.frozen, model_id)
-        for executor, incarnation, rows, sign in flight.slots:
+        for executor, incarnation, model_id, rows, sign in flight.slots:
             slots = self._slots[executor, incarnation]
-            slots[0] -= sign
-            slots[1] -= sign * rows
-            slots[2] -= 1
-            if not slots[2]:
+            slots.add(model_id, rows, -sign)
+            slots.count -= 1
+            if not slots.count:
                 del self._slots[executor, incarnation]
 
     def weigh(self, executor: Executor, view: ExecutorView) -> None:
         """Set what an executor's view has of slots and rows."""
         key = executor.executor, executor.incarnation
-        slots, rows, _ = self._slots.get(key, (0, 0, 0))
-        batches = self._state.batches
-        view.free = executor.free_slots - slots
-        view.rows = rows + sum(
-            [batches[each.batch].rows for each in executor.held if not each.is_lapsed]
-        )
+        slots = self._slots.get(key) or _Slots()
+        batches, held, rows = self._state.batches, dict(slots.held), slots.rows
+        for each in executor.held:
+            batch = batches.get(each.batch)
+            if batch is not None:  # else it has ended, and the device has not
+                held[batch.key[:2]] = held.get(batch.key[:2], 0) + 1
+                rows += 0 if each.is_lapsed else batch.rows
+        view.free, view.rows = executor.free_slots - slots.taken, rows
+        view.held = {model_id: count for model_id, count in held.items() if count > 0}
+        view.spare = view.free
+        if executor.slots >= len(view.models):
+            view.spare -= sum([model_id not in view.held for model_id in view.models])
         view.is_able = executor.takes_new and executor.executor not in self.closed
 
     def rows_of(self, number: int) -> int:
@@ -218,6 +265,11 @@ class InFlight:
             return batch.rows
         sealed = self.sealing.get(number)
         return sealed.rows if sealed is not None else 0
+
+    def _model_of(self, number: int) -> ModelId:
+        """Return the model version of a batch that is sealed, or being sealed."""
+        batch = self._state.batches.get(number)
+        return (batch or self.sealing[number]).key[:2]
 
     def _about(self, batch: int, flight: Flight) -> None:
         self.busy[batch] = self.busy.get(batch, 0) + 1
@@ -233,19 +285,11 @@ class InFlight:
 
     def _slot(self, record: r.Assign | r.Complete, sign: int, flight: Flight) -> None:
         rows = self.rows_of(record.batch)
-        slots = self._slots.setdefault((record.executor, record.incarnation), [0, 0, 0])
-        slots[0] += sign
-        slots[1] += sign * rows
-        slots[2] += 1
-        flight.slots.append((record.executor, record.incarnation, rows, sign))
-
-    def _subtract(self, whose: object, pending: Pending) -> None:
-        use = self.uses[whose]
-        use.requests -= 1
-        use.rows -= pending.rows
-        use.size -= pending.size
-        if not use.requests:
-            del self.uses[whose]
+        model_id = self._model_of(record.batch)
+        slots = self._slots.setdefault((record.executor, record.incarnation), _Slots())
+        slots.add(model_id, rows, sign)
+        slots.count += 1
+        flight.slots.append((record.executor, record.incarnation, model_id, rows, sign))
 
 
 def _less(counts: dict[_K, int], key: _K) -> None:

@@ -59,6 +59,7 @@ class Outlook:
         spent: batches to be bisected or quarantined, as keys.
         backoff: log time and number of batches that wait for it, a heap.
         due: log time and key of windows that ripen then, a heap.
+        rows: outstanding at all executors.
         is_stale: whether an own record was refused that never should be: nothing is
             decided until all that is in flight has been applied and this is built anew.
     """
@@ -77,6 +78,7 @@ class Outlook:
         self.spent: dict[int, None] = {}
         self.backoff: list[tuple[int, int]] = []
         self.due: list[tuple[int, Key]] = []
+        self.rows = 0
         self.is_stale = False
         self._waiting_at: dict[int, ModelView] = {}
 
@@ -146,10 +148,10 @@ class Outlook:
             own = Usage()
             own.limit_by_tenant(state.policy, tenant)
         uses = self.flying.uses, more
-        requests, all_rows, all_size = _with(1, rows, size, uses, None)
-        if not has_room(state, requests) or not state.all_use.fits(requests, all_rows, all_size):
+        every = _with(1, rows, size, uses, None)
+        if not has_room(state, every[0]) or not state.all_use.fits(*every):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        if model.fits(requests, all_rows, all_size) and own.fits(requests, all_rows, all_size):
+        if model.fits(*every) and own.fits(*every):
             return e.Verdict.OK, 0  # mostly: if all of it were for this version and tenant
         if not model.fits(*_with(1, rows, size, uses, model_id)):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
@@ -173,8 +175,12 @@ class Outlook:
         flight.records.append(record)
         if isinstance(record, r.Admit):
             self.next_request = max(self.next_request, record.first + len(record.request_id))
-            for number in self.flying.foresee_admit(record, flight):
-                self._add_to_window(number, self.flying.pending[number])
+            view: WindowView | None = None
+            for number, pending in self.flying.foresee_admit(record, flight):
+                if view is None or view.key != pending.key:
+                    view = self._add_to_window(number, pending)
+                else:
+                    view.add(number, pending)
         else:
             if isinstance(record, r.Seal):
                 self.next_batch = max(self.next_batch, record.batch + 1)
@@ -197,13 +203,14 @@ class Outlook:
         self.at_ms = max(self.at_ms, flight.at_ms)
         self.flying.flights.append(flight)
 
-    def _add_to_window(self, number: int, request: Request | Pending) -> None:
+    def _add_to_window(self, number: int, request: Request | Pending) -> WindowView:
         view = self.windows.get(request.key)
         if view is None:
             view = self.windows[request.key] = WindowView(request.key)
         view.add(number, request)
         if not view.is_ripe:
             self.touch(view)
+        return view
 
     # What is applied.
 
@@ -292,6 +299,7 @@ class Outlook:
         executor = self.state.executors.get(name)
         view = self.executors.get(name)
         before = view.free if view is not None and view.is_able else 0
+        self.rows -= view.rows if view is not None else 0
         if view is not None and (
             executor is None
             or view.incarnation != executor.incarnation
@@ -308,6 +316,7 @@ class Outlook:
             view = self.executors[name] = ExecutorView(name, executor.incarnation)
             view.models = executor.models
         self.flying.weigh(executor, view)
+        self.rows += view.rows
         for model_id in view.models:
             model = self.models.get(model_id)
             if model is None:

@@ -1,8 +1,10 @@
 """Placement: filter, then score, without a look at those who cannot be chosen.
 
 An executor is *able* for a model version when it is live, has it ready, is
-neither draining nor suspended. Of the able ones with a free slot the one is best
-that has the fewest rows outstanding for its speed; ties go to the lower id. What
+neither draining nor suspended. Of the able ones with a slot for it the one is best
+that has the fewest rows outstanding for its speed; ties go to the lower id. One
+version never takes all slots: one is kept for each other that is ready there and has
+none, so that a version that is slow, or hangs, holds up no other. What
 lives here: executors as the leader sees them, and for each model version the
 able ones in the order of their score. What must never live here: which batch is
 next (`decide`). Called by: `outlook`, `decide`. Total. Deterministic.
@@ -30,18 +32,31 @@ class ExecutorView:
         incarnation: of its life.
         models: versions it has ready.
         free: slots that neither an assignment nor one in flight takes.
+        spare: those of them that are not kept for a version that has none.
+        held: how many slots each version has, those in flight too; none that has none.
         is_able: whether it may be assigned anything.
         rows: outstanding, those in flight too.
         speed: rows a second, measured.
     """
 
-    __slots__ = ("executor", "free", "incarnation", "is_able", "models", "rows", "speed")
+    __slots__ = (
+        "executor",
+        "free",
+        "held",
+        "incarnation",
+        "is_able",
+        "models",
+        "rows",
+        "spare",
+        "speed",
+    )
 
     def __init__(self, executor: str, incarnation: int) -> None:
         self.executor = executor
         self.incarnation = incarnation
         self.models: tuple[ModelId, ...] = ()
-        self.free = self.rows = 0
+        self.held: dict[ModelId, int] = {}
+        self.free = self.spare = self.rows = 0
         self.is_able = False
         self.speed = SPEED_UNKNOWN
 
@@ -49,6 +64,10 @@ class ExecutorView:
     def score(self) -> int:
         """Microseconds of work outstanding: less is better."""
         return self.rows * 1_000_000 // self.speed
+
+    def has_slot(self, model_id: ModelId) -> bool:
+        """Return whether a batch of a model version may take a slot."""
+        return self.free > 0 and (self.spare > 0 or model_id not in self.held)
 
     def measure(self, rows: int, run_ns: int) -> None:
         """Note how long a batch of so many rows ran."""
@@ -60,13 +79,17 @@ class ExecutorView:
 class Able:
     """The able executors of one model version.
 
+    Args:
+        model_id: of it.
+
     Attributes:
-        views: by id, those that are able, with a free slot or not.
+        views: by id, those that are able, with a slot for it or not.
     """
 
-    __slots__ = ("_entered", "_heap", "views")
+    __slots__ = ("_entered", "_heap", "_model_id", "views")
 
-    def __init__(self) -> None:
+    def __init__(self, model_id: ModelId) -> None:
+        self._model_id = model_id
         self.views: dict[str, ExecutorView] = {}
         self._heap: list[tuple[int, str]] = []
         self._entered: dict[str, int] = {}  # the score under which each stands in the heap
@@ -75,7 +98,7 @@ class Able:
         """Note an executor that is able, or that its score or slots are others now."""
         executor = view.executor
         self.views[executor] = view
-        if view.free > 0:
+        if view.has_slot(self._model_id):
             # A score that has become worse is found out when it comes to the top.
             entered = self._entered.get(executor)
             if entered is None or view.score < entered:
@@ -94,7 +117,7 @@ class Able:
             self._entered.pop(executor, None)
 
     def best(self, excluded: Sequence[str] = ()) -> ExecutorView | None:
-        """Return the best one with a free slot; None: there is none.
+        """Return the best one with a slot; None: there is none.
 
         One that is excluded is chosen only where no other is able, busy or not.
         """
@@ -105,7 +128,7 @@ class Able:
             view = self.views.get(executor)
             if view is None or self._entered.get(executor) != score:
                 heappop(self._heap)  # it stands elsewhere, or nowhere
-            elif view.free <= 0 or view.score != score:
+            elif view.score != score or not view.has_slot(self._model_id):
                 heappop(self._heap)
                 del self._entered[executor]
                 self.put(view)

@@ -29,7 +29,7 @@ class ModelView:
 
     def __init__(self, model_id: ModelId) -> None:
         self.model_id = model_id
-        self.able = Able()
+        self.able = Able(model_id)
         self.touched: list[WindowView] = []
         self.waiting: dict[int, None] = {}
         self._batches: list[int] = []

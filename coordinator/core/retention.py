@@ -9,12 +9,17 @@ Deterministic.
 
 from __future__ import annotations
 
+from functools import partial
+
 from coordinator.core.effects import Effect, Verdict, Verdicts
 from coordinator.core.ending import end_each, end_early
 from coordinator.core.state import State
 from coordinator.core.values import OUTCOME_BYTES, Outcome, Request
 from raftbatch.kinds import OutcomeKind
 from raftbatch.records import Acknowledge, Cancel, Forget
+
+_outcome = partial(tuple.__new__, Outcome)
+"""As the class itself, without the checks of a call by names: there are many."""
 
 LOG_TIME_MS_MAX = 1 << 61
 """Far enough away that every deadline still fits into a record."""
@@ -104,22 +109,25 @@ def drop_content(state: State, order: int, outcome: Outcome) -> bool:
     if not outcome.is_kept:
         return False
     state.outcome_bytes -= outcome.size
-    state.ended[order] = outcome._replace(message="", result=b"", run=None, is_kept=False)
+    *kept, _message, _result, at_ms, ended_index, _run, _is_kept = outcome
+    # As `_replace` would: this is done for each request.
+    state.ended[order] = _outcome((*kept, "", b"", at_ms, ended_index, None, False))
     return True
 
 
 def acknowledge(state: State, record: Acknowledge | Forget) -> Verdicts:
     """Drop what outcomes hold; the ids stay known."""
     answers = bytearray(len(record.tenant))
+    look, table = state.dedupe.get, state.ended
     for place, (tenant, request_id) in enumerate(
         zip(record.tenant, record.request_id, strict=True)
     ):
-        known = state.dedupe.get(f"{tenant}\0{request_id}")
+        known = look(f"{tenant}\0{request_id}")
         if known is None or known >= 0:
             # Nothing is dropped that has not ended: a client cannot have read it.
             answers[place] = Verdict.UNKNOWN_REQUEST if known is None else Verdict.VOID
         else:
-            drop_content(state, ~known, state.ended[~known])
+            drop_content(state, ~known, table[~known])
     return Verdicts(bytes(answers))
 
 

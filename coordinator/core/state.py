@@ -182,7 +182,11 @@ class State:
 
     def request(self, tenant: str, request_id: str) -> Request | Outcome | None:
         """Return what is known of an id: the request, its outcome, or nothing."""
-        known = self.dedupe.get(f"{tenant}\0{request_id}")
+        return self.named(f"{tenant}\0{request_id}")
+
+    def named(self, name: str) -> Request | Outcome | None:
+        """Return what is known of an id, given tenant, NUL, request id."""
+        known = self.dedupe.get(name)
         if known is None:
             return None
         return self.requests[known] if known >= 0 else self.ended[~known]

@@ -44,6 +44,18 @@ class Usage:
         self.rows += rows
         self.size += size
 
+    def add_all(self, other: Usage) -> None:
+        """Count all that another counts."""
+        self.requests += other.requests
+        self.rows += other.rows
+        self.size += other.size
+
+    def take_away(self, other: Usage) -> None:
+        """Count that no more."""
+        self.requests -= other.requests
+        self.rows -= other.rows
+        self.size -= other.size
+
     def counts(self) -> tuple[int, int, int]:
         """Return requests, rows, bytes."""
         return self.requests, self.rows, self.size

@@ -130,6 +130,11 @@ class Membership:
         member = self.get(node)
         return (member.incarnation if member else dict(self.retired).get(node, 0)) + 1
 
+    def rank_of(self, node: NodeId, asked: Rank) -> Rank:
+        """Return the rank under which a node joins: who was added as a learner stays one."""
+        member = self.get(node)
+        return Rank.LEARNER if member is not None and member.rank is Rank.LEARNER else asked
+
     def added(self, node: NodeId, address: str, rank: Rank) -> Membership:
         """Return it with a new incarnation of a node, which takes the place of an earlier one.
 

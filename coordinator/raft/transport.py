@@ -1,10 +1,12 @@
 """The way to the other coordinators: one connection to each, kept up, and messages over it.
 
 Of two nodes the one with the lower id calls, again and again; so there is one
-connection for both ways. A connection that comes where there is one already
-takes its place: whatever the old one still had is dropped, and the log hears
-`disconnected`, then `connected`. Whose life is over, because it was removed or
-replaced by a later one, is refused by name; the log says when to drop it.
+connection for both ways. A node that is no member as far as this one knows is let
+in whoever calls: it may lead, and then this node hears of it from nobody else. A
+connection that comes where there is one already takes its place: whatever the old
+one still had is dropped, and the log hears `disconnected`, then `connected`. Whose
+life is over, because it was removed or replaced by a later one, is refused by name;
+the log says when to drop it.
 
     transport = Transport(...)              # may be sent to and updated at once
     log = ReplicatedLog(..., peers=transport, ...)
@@ -298,7 +300,9 @@ class Transport:
         why_not = self._handlers.admits(node, hello.incarnation)
         if why_not is not None:
             return refused("stale_incarnation", why_not)
-        if node >= own.node_id:
+        if node == own.node_id:
+            return refused("invalid_request", f"this is {node}: there are two of that name")
+        if node > own.node_id and node in self._diallers:
             return self._asked_to_call(node)
         known = self._addresses()  # they always get in: others are bounded apart
         strangers = sum(peer not in known for peer in self._peers)
@@ -307,14 +311,8 @@ class Transport:
         return None
 
     def _asked_to_call(self, node: NodeId) -> Refused:
-        """Call a peer of a higher id, or the same one under a wrong name."""
+        """Call a peer of a higher id."""
         own = self._identity.node_id
-        if node == own:
-            return refused("invalid_request", f"this is {own}: there are two of that name")
-        if node not in self._diallers:
-            return refused(
-                "no_leader", f"{node} is no member as far as {own} knows: it may be soon"
-            )
         dialler, _ = self._diallers[node]
         dialler.call_now()
         last = self.refusals.get(node)

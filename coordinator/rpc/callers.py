@@ -1,4 +1,4 @@
-"""Who calls: by its certificate, or by its machine; and how many sessions each has.
+"""Who calls: by its certificate, or by its machine; and how many sessions and other calls each has.
 
 What lives here: that. What must never live here: what a caller may do (`rights`). Called by:
 the gateway, `rights`. One thread: the loop's.
@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc.aio
 
-from coordinator.config import SessionLimits
+from coordinator.config import ServerLimits, SessionLimits
 from raftbatch.errors import Overloaded
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -34,15 +34,20 @@ def caller(context: Context) -> str:
     return f"certificate {name}" if name else context.peer().rpartition(":")[0]
 
 
-class OpenSessions:
-    """Counts the sessions that are open, by caller.
+class Open:
+    """Counts what is open of a kind, by caller.
 
     Args:
-        limits: bounds.
+        kind: in the plural.
+        most: of all callers together.
+        own: of one caller.
+        setting: the name of the latter.
+        instead: of one more.
     """
 
-    def __init__(self, limits: SessionLimits) -> None:
-        self._limits = limits
+    def __init__(self, kind: str, most: int, own: int, setting: str, instead: str) -> None:
+        self._kind, self._setting, self._instead = kind, setting, instead
+        self._most, self._own = most, own
         self._total = 0
         self._of: Counter[str] = Counter()
 
@@ -52,16 +57,14 @@ class OpenSessions:
         Raises:
             Overloaded: definite; there are as many as may be, of all or of this caller.
         """
-        limits = self._limits
-        if self._total >= limits.sessions_max:
+        if self._total >= self._most:
             raise Overloaded(
-                f"{self._total} sessions are open: use one of them for many requests",
-                retry_after_ms=_RETRY_MS,
+                f"{self._total} {self._kind} are open: {self._instead}", retry_after_ms=_RETRY_MS
             )
-        if self._of[who] >= limits.caller_sessions_max:
+        if self._of[who] >= self._own:
             raise Overloaded(
-                f"{self._of[who]} sessions of {who} are open, as many as one caller may have "
-                "(sessions.caller_sessions_max): use one of them for many requests",
+                f"{self._of[who]} {self._kind} of {who} are open, as many as one caller may have "
+                f"({self._setting}): {self._instead}",
                 retry_after_ms=_FULL_RETRY_MS,
             )
         self._total += 1
@@ -73,3 +76,17 @@ class OpenSessions:
         self._of[who] -= 1
         if not self._of[who]:
             del self._of[who]
+
+
+def open_sessions(limits: SessionLimits) -> Open:
+    """Return the count of sessions, within these bounds."""
+    setting = "sessions.caller_sessions_max"
+    instead = "use one of them for many requests"
+    return Open("sessions", limits.sessions_max, limits.caller_sessions_max, setting, instead)
+
+
+def open_calls(limits: ServerLimits) -> Open:
+    """Return the count of clients' other calls, within these bounds."""
+    setting = "server.caller_calls_max"
+    instead = "use a session for many requests"
+    return Open("calls", limits.client_calls_max, limits.caller_calls_max, setting, instead)

@@ -8,6 +8,7 @@ Source: proto/raftbatch/v1/gateway.proto.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -20,9 +21,10 @@ from coordinator.core.values import Outcome
 from coordinator.node import Node
 from coordinator.refusing import told_leader
 from coordinator.rpc import values
-from coordinator.rpc.callers import OpenSessions, caller
+from coordinator.rpc.callers import caller, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
+from coordinator.rpc.given_up import GivenUp
 from coordinator.rpc.session import Session
 from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
@@ -44,7 +46,9 @@ class GatewayService:
     def __init__(self, node: Node, forwarder: Forwarder) -> None:
         self._node = node
         self._forwarder = forwarder
-        self._sessions = OpenSessions(node.config.sessions)
+        self._sessions = open_sessions(node.config.sessions)
+        self._given_up = GivenUp(node, forwarder)
+        self._calls = open_calls(node.config.server)
         self._api_config: ApiConfig = node.config.scheduler.api
 
     async def Submit(  # noqa: N802 - the name of the call, as are all below
@@ -78,6 +82,7 @@ class GatewayService:
         self, request: pb.InferRequest, context: Context
     ) -> pb.AwaitReply:
         """Take one request in, and wait for what becomes of it."""
+        began = asyncio.get_running_loop().time()
 
         async def infer() -> pb.AwaitReply:
             api, tenant = self._node.api, request.tenant or values.DEFAULT_TENANT
@@ -96,7 +101,12 @@ class GatewayService:
                 raise values.admitted_and_lost(error) from None
             return _awaited(answer.request_id, found)
 
-        return await self._answered(context, infer)
+        try:
+            return await self._answered(context, infer)
+        except asyncio.CancelledError:
+            name = (request.tenant or values.DEFAULT_TENANT, request.submission.request_id)
+            self._given_up.ended(name, began, context.time_remaining())
+            raise
 
     async def Cancel(  # noqa: N802
         self, request: pb.CancelRequest, context: Context
@@ -205,8 +215,13 @@ class GatewayService:
 
     async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, or end the gRPC call with its error."""
+        who = caller(context)
         try:
-            return await call()
+            self._calls.begin(who)
+            try:
+                return await call()
+            finally:
+                self._calls.end(who)
         except (RaftbatchError, Fatal) as error:
             await abort(context, error, self._node.client_address)
 

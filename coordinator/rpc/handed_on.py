@@ -18,16 +18,7 @@ from coordinator.answers import Ticket
 from coordinator.api import Api
 from coordinator.core.effects import Verdict
 from coordinator.rpc import values
-from raftbatch.errors import (
-    Fatal,
-    InvalidRequest,
-    NoLeader,
-    OutcomeForgotten,
-    OutcomeUnknown,
-    PayloadTooLarge,
-    RaftbatchError,
-    RequestIdConflict,
-)
+from raftbatch.errors import SURE, Fatal, NoLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.framing import tag_of, varint
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -35,8 +26,6 @@ Answer = Ticket | Sequence[Verdict | RaftbatchError] | RaftbatchError
 """A ticket, an answer to each id, or why not."""
 
 _ITEM_BYTES = 256  # of an item, beside its message
-_SURE = (InvalidRequest, PayloadTooLarge, RequestIdConflict, OutcomeForgotten)
-"""Errors that say of an id, or of a content, what holds whatever became of an earlier try."""
 
 
 class Kind(Enum):
@@ -123,7 +112,7 @@ class Item:
 
     def judged(self, error: RaftbatchError) -> RaftbatchError:
         """Return what may be said of an item that was refused: nothing definite, once lost."""
-        if not self.is_lost or isinstance(error, _SURE):
+        if not self.is_lost or isinstance(error, SURE):
             return error
         return OutcomeUnknown(
             f"it was handed on before, and its answer was lost: ask again with the same request "

@@ -1,34 +1,36 @@
 """A session: one stream of a client, with many requests, and many answers, in each message.
 
-Whatever the client asks for has a number, and an `Ask` from when it is read until
-its last answer is ready to be written. Answers come as the replica applies entries:
-they are only noted then, and leave together, all that are known when the message
-before has been handed over. So the more there is to say, the less each costs.
+Whatever the client asks for has a number, and an `Ask` from when it is read until its last answer
+is ready to be written. Answers come as the replica applies entries: they are only noted then, and
+leave together, all that are known when the message before has been handed over. So the more there
+is to say, the less each costs.
 
     read -> Ask -> api.submit, one task for some hundred -> ticket -> api.watch
                    or the forwarder, where this node does not lead and the client wishes it
          -> outcome, on the loop as its entry is applied -> noted -> written
 
-Bounds: payloads on their way to the log, beyond which no more is read; what is under
-way, in number, beyond which is refused; and the bytes that are noted and not written,
-beyond which the client is cut off, since outcomes cannot be held back.
+Bounds: payloads on their way to the log, beyond which no more is read; what is under way, in
+number, beyond which is refused; outcomes noted and not written: more are left in the state, and
+looked up when there is room; what comes while nothing is read: beyond it the client is cut off.
 
-What lives here: one stream. What must never live here: a decision, or an error's
-meaning. Called by: `gateway`. One thread: the loop's. Tasks: one that writes, which
-gRPC runs, one that reads, and one for each group of requests that are being taken.
+What lives here: one stream. What must never live here: a decision, or an error's meaning. Called
+by: `gateway`. One thread: the loop's. Tasks: one that writes, which gRPC runs, one that reads, and
+one for each group of requests that are being taken.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 
 import grpc.aio
 
 from coordinator.answers import Ticket
-from coordinator.api import Api, Name
+from coordinator.api import Api
 from coordinator.config import SessionLimits
+from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
 from coordinator.refusing import told_leader
@@ -51,9 +53,11 @@ from raftbatch.v1 import gateway_pb2 as pb
 Context = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionReply]
 
 _Submits = Callable[[], Awaitable[Sequence[Ticket | RaftbatchError]]]
+_Answers = Sequence[Verdict | RaftbatchError]
 
 _A_TURN = 256  # requests taken in one turn of the loop: some milliseconds
 _RETRY_MS = 100
+_AHEAD = 16  # the part of `unread_bytes_max` that is noted ahead: most is left for what comes
 
 
 class Session:
@@ -67,13 +71,15 @@ class Session:
     """
 
     def __init__(self, node: Node, api: Api, forwarder: Forwarder, limits: SessionLimits) -> None:
-        self._node = node
-        self._api = api
+        self._node, self._api = node, api
         self._forwarder = forwarder
         self._limits = limits
         self._asks: dict[int, Ask] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._outbox = Outbox(node.client_address)
+        self._ahead_bytes = limits.unread_bytes_max // _AHEAD
+        self._late: OrderedDict[int, Ask] = OrderedDict()  # outcomes for which there was no room
+        self._late_bytes = 0  # of those that came since the client took a message
         self._changed = asyncio.Event()  # there is something to write, or an end to see
         self._taking_bytes = 0
         self._has_room = asyncio.Event()
@@ -103,9 +109,8 @@ class Session:
                     break
                 if not self._asks and not self._outbox.has_any:
                     if self._node.phase is Phase.STOPPING:
-                        self._failure = Draining(
-                            f"{self._node.config.node_id} stops", retry_after_ms=_RETRY_MS
-                        )
+                        said = f"{self._node.config.node_id} stops"
+                        self._failure = Draining(said, retry_after_ms=_RETRY_MS)
                         break
                     if reading.done():
                         return
@@ -127,10 +132,9 @@ class Session:
 
     def _opened(self) -> pb.Opened:
         node = self._node
-        leader = told_leader(node.log)
         return pb.Opened(
             node_id=node.config.node_id,
-            leader=node.client_address(leader),
+            leader=node.client_address(told_leader(node.log)),
             in_flight_max=self._limits.in_flight_max,
             message_bytes_max=node.config.server.message_bytes_max,
         )
@@ -168,14 +172,16 @@ class Session:
         if request.awaits:
             await self._take_awaits(tenant, request)
         asked = self._forwarder if self._forwarder.wants(request.forward) else self._api
-        for cancel in request.cancels:
-            ask = self._ask(cancel.number)
-            if ask is not None:
-                self._start(self._cancel(ask, asked, _names(tenant, cancel.request_ids)), [ask])
-        for each in request.acknowledgements:
-            ask = self._ask(each.number)
-            if ask is not None:
-                self._start(self._acknowledge(ask, asked, _names(tenant, each.request_ids)), [ask])
+        outbox = self._outbox
+        for messages, call, note in (
+            (request.cancels, asked.cancel, outbox.cancelled),
+            (request.acknowledgements, asked.acknowledge, outbox.acknowledged),
+        ):
+            for each in messages:
+                ask = self._ask(each.number)
+                if ask is not None:
+                    names = [(tenant, request_id) for request_id in each.request_ids]
+                    self._start(self._answer(ask, call(names), note), [ask])
 
     async def _take_submissions(self, tenant: str, request: pb.SessionRequest) -> None:
         messages = request.submissions
@@ -237,6 +243,7 @@ class Session:
         return ask
 
     def _drop(self, number: int) -> None:
+        self._late.pop(number, None)
         ask = self._asks.pop(number, None)
         if ask is not None and ask.wait is not None:
             self._api.unwatch(ask.wait)
@@ -251,9 +258,7 @@ class Session:
 
     def _ended(self, asks: list[Ask], task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
-        if task.cancelled():
-            return
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         if error is None:
             return
         if not isinstance(error, RaftbatchError | Fatal):
@@ -262,12 +267,7 @@ class Session:
         for ask in asks:
             self._error(ask, error)
 
-    async def _submit(
-        self,
-        asks: list[Ask],
-        call: _Submits,
-        size: int,
-    ) -> None:
+    async def _submit(self, asks: list[Ask], call: _Submits, size: int) -> None:
         try:
             answers = await call()
         finally:
@@ -319,8 +319,7 @@ class Session:
             except RaftbatchError as error:
                 self._not_found(ask, error)
             else:
-                if self._asks.get(ask.number) is ask and not self._watch_if_known(ask):
-                    self._error(ask, OutcomeUnknown("it was forgotten meanwhile: ask again"))
+                self._watch_again(ask)
 
     def _not_found(self, ask: Ask, error: RaftbatchError) -> None:
         self._error(ask, values.admitted_and_lost(error) if ask.want is not None else error)
@@ -335,29 +334,32 @@ class Session:
             self._told(ask, error)
         return True
 
+    def _watch_again(self, ask: Ask) -> None:
+        """Wait for an outcome, or note it at once, of a request that this node has known."""
+        if self._asks.get(ask.number) is ask and not self._watch_if_known(ask):
+            self._error(ask, OutcomeUnknown("it was forgotten meanwhile: ask again"))
+
     def _told(self, ask: Ask, result: Outcome | RaftbatchError) -> None:
         """Note what became of a request; within the turn in which its entry is applied."""
-        if self._asks.pop(ask.number, None) is None:
-            return
-        if isinstance(result, Outcome):
+        if not isinstance(result, Outcome):
+            self._not_found(ask, result)
+        elif self._outbox.bytes > self._ahead_bytes:
+            self._late[ask.number] = ask
+            if ask.wait is not None:  # it comes now, and was not known when it was asked for
+                ask.wait = None
+                self._late_bytes += len(result.result)
+                self._noted()
+        elif self._asks.pop(ask.number, None) is not None:
             self._outbox.outcome(ask.number, result)
-        else:
-            is_taken = ask.want is not None
-            self._outbox.error(ask.number, values.admitted_and_lost(result) if is_taken else result)
-        self._noted()
-
-    async def _cancel(self, ask: Ask, asked: Api | Forwarder, names: list[Name]) -> None:
-        answers = await asked.cancel(names)
-        if self._asks.get(ask.number) is ask:
-            del self._asks[ask.number]
-            self._outbox.cancelled(ask.number, answers)
             self._noted()
 
-    async def _acknowledge(self, ask: Ask, asked: Api | Forwarder, names: list[Name]) -> None:
-        answers = await asked.acknowledge(names)
+    async def _answer(
+        self, ask: Ask, call: Awaitable[_Answers], note: Callable[[int, _Answers], None]
+    ) -> None:
+        answers = await call
         if self._asks.get(ask.number) is ask:
             del self._asks[ask.number]
-            self._outbox.acknowledged(ask.number, answers)
+            note(ask.number, answers)
             self._noted()
 
     # Writing.
@@ -370,8 +372,8 @@ class Session:
 
     def _noted(self) -> None:
         """Let what is noted be written; cut off who does not read."""
-        if self._outbox.bytes > self._limits.unread_bytes_max:
-            most = self._limits.unread_bytes_max
+        most = self._limits.unread_bytes_max
+        if self._outbox.bytes + self._late_bytes > most:
             self._fail(Overloaded(f"{most} bytes of answers wait to be read", retry_after_ms=1000))
         self._changed.set()
 
@@ -384,7 +386,7 @@ class Session:
         self._changed.set()
 
     async def _write(self, context: Context) -> None:
-        """Hand answers over; returns when the client has room for more."""
+        """Hand answers over; returns when the client has room for more, and it is noted."""
         self._writing = asyncio.ensure_future(context.write(self._outbox.take()))
         try:
             await self._writing
@@ -393,7 +395,6 @@ class Session:
                 raise
         finally:
             self._writing = None
-
-
-def _names(tenant: str, request_ids: Iterable[str]) -> list[Name]:
-    return [(tenant, request_id) for request_id in request_ids]
+        self._late_bytes = 0
+        while self._late and self._outbox.bytes <= self._ahead_bytes:
+            self._watch_again(self._late.popitem(last=False)[1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -114,7 +115,7 @@ def infer(
     given = _inputs(text, inputs or [])
     cluster = cluster_of(config, address or [])
 
-    async def ask() -> Result:
+    async def ask() -> None:
         options = _options(cluster, patience_s, forward, tenant)
         from raftbatch.client import AsyncClient
 
@@ -123,7 +124,7 @@ def infer(
                 say_if_nobody_runs(cluster, model, version, after_s(patience_s, timeout_s))
             )
             try:
-                return await client.infer(
+                found = await client.infer(
                     model,
                     given,
                     version=version,
@@ -134,8 +135,10 @@ def infer(
             finally:
                 told.cancel()
                 await asyncio.gather(told, return_exceptions=True)
+            if _printed(found, as_json):
+                await client.acknowledge(found.request_id)
 
-    _print(_ended(lambda: asyncio.run(ask())), as_json)
+    _ended(lambda: asyncio.run(ask()))
 
 
 def submit(
@@ -188,19 +191,17 @@ def result(
 ) -> None:
     """Wait for the outcome of a request that was submitted, and print its outputs.
 
-    What is printed is acknowledged: it cannot be had again. Outputs of a single row are printed
-    without the batch axis, as `infer` prints them, whoever has asked for them.
+    Outputs that were printed whole are acknowledged: they cannot be had again. Outputs of a single
+    row are printed without the batch axis, as `infer` prints them, whoever has asked for them.
     """
-    found = _call(
-        config,
-        address,
-        patience_s,
-        forward,
-        tenant,
-        lambda client: client.ticket(request_id, index).result(),
-    )
-    found.is_single = True  # of many rows it changes nothing
-    _print(found, as_json)
+
+    def show(client: Client) -> None:
+        found = client.ticket(request_id, index).result()
+        found.is_single = True  # of many rows it changes nothing
+        if _printed(found, as_json):
+            client.acknowledge(request_id)
+
+    _call(config, address, patience_s, forward, tenant, show)
 
 
 def cancel(
@@ -282,7 +283,14 @@ def _options(cluster: Cluster, patience_s: float, forward: bool, tenant: str) ->
     if cluster.certificates is not None:
         names = {each.address: each.node for each in cluster.known}
         tls = TLS(*pems(cluster.certificates), names)
-    return ClientOptions(tenant, patience_s, tls=tls, forward=forward, cluster=cluster.name)
+    return ClientOptions(
+        tenant,
+        patience_s,
+        acknowledges=False,  # not before it is printed
+        tls=tls,
+        forward=forward,
+        cluster=cluster.name,
+    )
 
 
 def _ended(call: Callable[[], T]) -> T:
@@ -319,12 +327,20 @@ def _next(error: RaftbatchError) -> str:
     return ""
 
 
-def _print(found: Result, as_json: bool) -> None:
+def _printed(found: Result, as_json: bool) -> bool:
+    """Print outputs; return whether somebody has them now, from the first to the last."""
+    from raftbatch.client.values import from_tensor
+
     try:
-        outputs = {name: _plain(found[name]) for name in found}
+        outputs = {
+            each.name: _plain(from_tensor(each, is_single=found.is_single, read=_text_or_base64))
+            for each in found.tensors
+        }
     except RaftbatchError as error:
-        typer.echo(f"Error: the outputs cannot be shown: {printable(error.message)}", err=True)
+        said = f"the outputs cannot be shown, and are kept: {printable(error.message)}"
+        typer.echo(f"Error: {said}", err=True)
         raise typer.Exit(EXIT_FAILED) from None
+    is_whole = sys.stdout is not None
     if as_json:
         run = found.run
         told = {
@@ -341,12 +357,23 @@ def _print(found: Result, as_json: bool) -> None:
             },
         }
         typer.echo(json.dumps(told))
-        return
+        return is_whole
     for name, value in outputs.items():
         shown = value if isinstance(value, str) else json.dumps(value)
         if len(shown) > _PREVIEW_CHARACTERS:
-            shown = f"{shown[:_PREVIEW_CHARACTERS]} ... (--json shows all)"
+            again = f"raftbatch result {found.request_id} --json"
+            shown = f"{shown[:_PREVIEW_CHARACTERS]} ... (`{again}` shows all)"
+            is_whole = False
         typer.echo(f"{printable(name)}: {printable(shown)}")
+    return is_whole
+
+
+def _text_or_base64(value: bytes) -> str | dict[str, str]:
+    """Return an element of BYTES as JSON can have it."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
 
 
 def _plain(value: Any) -> Any:

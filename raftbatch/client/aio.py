@@ -17,7 +17,7 @@ from raftbatch.client.engine import Engine
 from raftbatch.client.heads import Heads
 from raftbatch.client.host import new_request_id, process_id
 from raftbatch.client.inputs import Encoder, encode_parameters
-from raftbatch.client.mapping import Slot, run_all
+from raftbatch.client.mapping import Slot, one_by_one, run_all
 from raftbatch.client.models import Models
 from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
@@ -204,6 +204,15 @@ class AsyncClient:
         checks.text("request id", request_id)
         return await self._running().cancel(request_id)
 
+    async def acknowledge(self, request_id: str) -> None:
+        """Have the cluster told, in the background, that an outcome was read, and may go.
+
+        For clients that do not do so by themselves (`ClientOptions.acknowledges`), as where an
+        outcome must be safe elsewhere first.
+        """
+        checks.text("request id", request_id)
+        self._running().acknowledge(request_id)
+
     def map(
         self,
         model: str,
@@ -233,8 +242,22 @@ class AsyncClient:
         Raises:
             RaftbatchError: see `infer`.
         """
+        shared = (version, timeout_s, priority, parameters)
+        bunches = self._bunches(1, model, items, in_flight, return_errors, progress, shared)
+        return one_by_one(bunches)
 
-        common = (version, timeout_s, priority, parameters, "", pb.WANT_OUTCOME)
+    def _bunches(
+        self,
+        most: int,
+        model: str,
+        items: Iterable[Inputs],
+        in_flight: int,
+        return_errors: bool,
+        progress: bool,
+        shared: tuple[str, float | None, int | None, bytes | Mapping[str, Any]],
+    ) -> AsyncGenerator[list[Any], None]:
+        """Do as `map`, and yield as many answers as are there, `most` at once."""
+        version, timeout_s, priority, parameters = shared
         limit_s = self._limit_s(timeout_s)
 
         def start(item: Inputs, slot: Slot) -> None:
@@ -251,13 +274,13 @@ class AsyncClient:
                     )
                     _by_task(slot, call)
                     return
-                ask = self._asked(encoder, slot, "", model, item, *common)
+                ask = self._asked(encoder, slot, "", model, item, *shared, "", pb.WANT_OUTCOME)
                 engine.ask(ask, limit_s, True)
                 slot.begun(engine, ask)
             except Exception as error:  # noqa: BLE001 - it is raised, or yielded, in its place
                 slot.set_exception(error)
 
-        return run_all(start, items, in_flight, return_errors, Progress(progress, items))
+        return run_all(start, items, in_flight, return_errors, Progress(progress, items), most)
 
     async def models(self) -> list[model_pb2.Model]:
         """Return the model versions and their settings, as the leader knows them.

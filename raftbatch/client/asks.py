@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from raftbatch.backoff import backoff_s
 from raftbatch.client.host import drawn
-from raftbatch.errors import NoLeader, OutcomeUnknown, PayloadTooLarge, RaftbatchError
+from raftbatch.errors import SURE, NoLeader, OutcomeUnknown, PayloadTooLarge, RaftbatchError
 from raftbatch.framing import tag_of, varint
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -62,6 +62,7 @@ class Ask:
         link: where it was asked for, and is owed.
         number: under which.
         is_lost: it was asked for somewhere, and what became of that is not known.
+        is_read: its answer is an outcome, which may go in the cluster once it is taken here.
         said: why it was refused last.
         attempts: how often it was refused.
         together: with what its wait ends (`deadlines`).
@@ -73,6 +74,7 @@ class Ask:
         "head",
         "index",
         "is_lost",
+        "is_read",
         "is_single",
         "link",
         "number",
@@ -100,6 +102,7 @@ class Ask:
         self.link: Link | None = None
         self.number = 0
         self.is_lost = False
+        self.is_read = False
         self.said: RaftbatchError | None = None
         self.attempts = 0
         self.together: dict[Ask, tuple[float, bool]] | None = None
@@ -112,6 +115,19 @@ class Ask:
             return OutcomeUnknown(unknown)
         # It was never sent, or refused each time: nothing was done.
         return self.said or NoLeader(f"no node took it within {limit_s:g} s")
+
+    def judged(self, error: RaftbatchError) -> RaftbatchError:
+        """Return what may be said of it where it is refused: nothing definite, once lost."""
+        if not self.head or not self.is_lost or isinstance(error, SURE):
+            return error
+        return self.unknown(error.message)
+
+    def unknown(self, why: str) -> OutcomeUnknown:
+        """Return what is said of it where an earlier try was lost, and this one does not help."""
+        return OutcomeUnknown(
+            f"{self.request_id} was asked for before, and its answer was lost: ask again with the "
+            f"same request id ({why})"
+        )
 
     def fail(self, error: BaseException) -> None:
         """End it with an error, unless it has ended."""
@@ -172,7 +188,9 @@ class Ready:
                 own = bytes_of_it + _OVERHEAD_BYTES
                 if own > whole:
                     ready.popleft()
-                    ask.fail(_too_large(own, whole))
+                    why = f"a request of {own} bytes is more than the {whole} that a node takes"
+                    # It was not asked, and so says nothing of an earlier try.
+                    ask.fail(ask.unknown(why) if ask.is_lost else PayloadTooLarge(why))
                     continue
                 size += own
                 if size > most and parts:
@@ -194,10 +212,6 @@ def end_wait(future: asyncio.Future[None]) -> None:
     """Let whoever waits go on, unless somebody did before."""
     if not future.done():
         future.set_result(None)
-
-
-def _too_large(size: int, most: int) -> PayloadTooLarge:
-    return PayloadTooLarge(f"a request of {size} bytes is more than the {most} that a node takes")
 
 
 def pause_s(attempts: int, retry_after_ms: int = 0) -> float:

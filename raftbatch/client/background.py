@@ -73,10 +73,10 @@ class Background:
         """Whether something is to be said now."""
         return not self._is_pausing and bool(self._cancels or (self._is_due and self._read))
 
-    def acknowledge(self, request_ids: Sequence[str]) -> None:
-        """Say soon that outcomes were read."""
+    def acknowledge(self, request_id: str) -> None:
+        """Say soon that an outcome was read."""
         read = self._read
-        read.update(dict.fromkeys(request_ids))
+        read[request_id] = None
         if len(read) >= _ENOUGH:
             while len(read) > _HELD_MAX:
                 del read[next(iter(read))]
@@ -124,7 +124,7 @@ class Background:
             else:
                 # Nobody is to read that outcome, so it may go; an id to remember has none.
                 if result.state != pb.CANCEL_STATE_REMEMBERED:
-                    self.acknowledge([request_id])
+                    self.acknowledge(request_id)
                 self._tell(request_id, result.state != pb.CANCEL_STATE_ENDED)
         self._settled(control, again, error)
         return error

@@ -85,10 +85,12 @@ class Engine:
         self._wake()
 
     def settled(self, ask: Ask) -> None:
-        """Take in that an ask has its answer, or is abandoned."""
+        """Take in that whoever asked has the answer, or has abandoned it."""
         self.pending -= 1
         if ask.together is not None:
             ask.together.pop(ask, None)
+        if ask.is_read:
+            self._background.acknowledge(ask.request_id)
 
     async def wait(self, ask: Ask, limit_s: float | None, is_cancelled: bool) -> Any:
         """Ask for a future's answer, and return it, or raise it: see `ask`."""
@@ -109,6 +111,15 @@ class Engine:
     async def pause(self, duration_s: float) -> None:
         """Wait for so long, or until the client is closed."""
         await self._timers.pause(duration_s)
+
+    def acknowledge(self, request_id: str) -> None:
+        """Say soon that an outcome was read.
+
+        Raises:
+            NoLeader: the client is closed; definite.
+        """
+        self._check_open()
+        self._background.acknowledge(request_id)
 
     async def cancel(self, request_id: str) -> bool:
         """Cancel a request; return whether it is, or had an outcome before.
@@ -182,6 +193,7 @@ class Engine:
 
     def abandon(self, ask: Ask, *, is_cancelled: bool) -> None:
         """Want an answer no more."""
+        ask.is_read = False  # it may have come in this very turn
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
             ask.link.drop(ask.number)
@@ -222,14 +234,12 @@ class Engine:
         """Give answers to whom they belong."""
         asks = link.asks
         if reply.outcomes:
-            read, runs = [], Runs()
+            runs = Runs()
             for outcome in reply.outcomes:
                 ask = asks.pop(outcome.number, None)
                 if ask is not None and not ask.answer.done():  # else it is not wanted any more
+                    ask.is_read = self._options.acknowledges
                     of_outcome(ask, outcome, runs)
-                    read.append(ask.request_id)
-            if self._options.acknowledges:
-                self._background.acknowledge(read)
         tickets = reply.tickets
         for number, index in zip(tickets.numbers, tickets.indexes, strict=True):
             ask = asks.pop(number, None)
@@ -298,7 +308,7 @@ class Engine:
             ask.said = error
             ask.is_lost = ask.is_lost or not error.definite
             if is_final:
-                ask.fail(error)
+                ask.fail(ask.judged(error))
             else:
                 ask.attempts += 1
                 asks.append(ask)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from raftbatch.client.progress import Progress
@@ -20,7 +21,7 @@ class Asking(Protocol):
     """Who is asked; see `engine`."""
 
     def settled(self, ask: Any) -> None:
-        """Take in that an ask has its answer, or is abandoned."""
+        """Take in that whoever asked has the answer, or has abandoned it."""
         ...
 
     def abandon(self, ask: Any, *, is_cancelled: bool) -> None:
@@ -112,8 +113,9 @@ async def run_all(
     in_flight: int,
     return_errors: bool,
     progress: Progress,
-) -> AsyncGenerator[Any, None]:
-    """Yield what requests return, in the order of the items.
+    most: int,
+) -> AsyncGenerator[list[Any], None]:
+    """Yield what requests return, in the order of the items: as much as is there, without a wait.
 
     Args:
         start: begins an item's request, whose answer comes to its slot, now or later.
@@ -121,6 +123,7 @@ async def run_all(
         in_flight: requests at once, at most.
         return_errors: yield errors of requests, rather than to raise the first.
         progress: is told of each that is yielded.
+        most: answers that are yielded at once, at most.
 
     Raises:
         InvalidRequest: `in_flight` is none; definite.
@@ -141,17 +144,39 @@ async def run_all(
                 if not started[0].done():
                     await mapping.changed()
                     continue
-                first = started.popleft()
-                error = first.error
-                if error is not None and not (return_errors and isinstance(error, RaftbatchError)):
-                    raise error
-                bar.advance()
-                yield error or first.result
+                found = _answers(started, most, return_errors)
+                for _ in found:
+                    bar.advance()
+                yield found
     finally:
         for slot in started:
             slot.end()
         tasks = [slot.task for slot in started if slot.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def one_by_one(bunches: AsyncGenerator[list[Any], None]) -> AsyncGenerator[Any, None]:
+    """Yield each answer for itself; whoever ends this ends what yields them."""
+    async with aclosing(bunches):
+        async for found in bunches:
+            for each in found:
+                yield each
+
+
+def _answers(started: deque[Slot], most: int, return_errors: bool) -> list[Any]:
+    """Take the first answers that are there. An error is raised once all before it are taken."""
+    found: list[Any] = []
+    kept = RaftbatchError if return_errors else ()
+    while started and started[0].done() and len(found) < most:
+        error = started[0].error
+        if error is None or isinstance(error, kept):
+            found.append(error or started[0].result)
+            started.popleft()
+        elif found:
+            break  # nobody could ask for these again
+        else:
+            raise error
+    return found
 
 
 def _began(

@@ -45,7 +45,7 @@ class ClientOptions:
             bound on this process's memory: keep it above what `map` has in flight.
         acknowledges: whether the cluster is told, in the background, that an outcome was
             read, and may go. Without it outcomes stay for their whole retention, and the
-            cluster takes nothing new once they fill its bound.
+            cluster takes nothing new once they fill its bound, unless `acknowledge` is called.
         close_timeout_s: how long `close` waits for what is to be said in the background.
         forward: whether any node may be asked, and hands on to the leader what is the leader's:
             for clients that do not reach all nodes. It costs the cluster a hop and a copy of each

@@ -20,7 +20,7 @@ from raftbatch.v1 import model_pb2
 
 T = TypeVar("T")
 
-_BUNCH = 64  # results that `map` fetches from the thread at once, where so many are there
+_BUNCH = 64  # results that `map` fetches from the thread at once, where so many are there already
 
 
 class Client:
@@ -140,6 +140,10 @@ class Client:
         """Cancel a request. See `AsyncClient.cancel`."""
         return self._run(self._client.cancel(request_id))
 
+    def acknowledge(self, request_id: str) -> None:
+        """Say that an outcome was read. See `AsyncClient.acknowledge`."""
+        self._run(self._client.acknowledge(request_id))
+
     def map(
         self,
         model: str,
@@ -160,35 +164,20 @@ class Client:
 
         See `AsyncClient.map`. Items are taken on the client's thread.
         """
-        results = self._client.map(
-            model,
-            items,
-            in_flight=in_flight,
-            return_errors=return_errors,
-            progress=progress,
-            version=version,
-            timeout_s=timeout_s,
-            priority=priority,
-            parameters=parameters,
+        shared = (version, timeout_s, priority, parameters)
+        bunches = self._client._bunches(
+            _BUNCH, model, items, in_flight, return_errors, progress, shared
         )
 
-        async def bunch() -> tuple[list[Any], bool]:
-            """Return some results, and whether there may be more."""
-            found = []
-            async for each in results:
-                found.append(each)
-                if len(found) == _BUNCH:
-                    return found, True
-            return found, False
+        async def bunch() -> list[Any] | None:
+            return await anext(bunches, None)
 
-        has_more = True
         try:
-            while has_more:
-                found, has_more = self._run(bunch())
+            while (found := self._run(bunch())) is not None:
                 yield from found
         finally:
             if not self._is_closed:
-                self._run(_closed(results))
+                self._run(bunches.aclose())
 
     def models(self) -> list[model_pb2.Model]:
         """Return the model versions and their settings. See `AsyncClient.models`."""
@@ -212,10 +201,6 @@ class Client:
             call.close()
             raise InvalidRequest(why)
         return self._thread.run(call)
-
-
-async def _closed(results: Any) -> None:
-    await results.aclose()
 
 
 class Ticket:

@@ -2,13 +2,13 @@
 
 What lives here: that, one value at a time. numpy is used where it is installed: without it
 numbers are nested lists. What must never live here: a model's declaration (`inputs`).
-Called by: `inputs`, `results`.
+Called by: `inputs`, `results`, the command line.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -84,15 +84,18 @@ def to_tensor(name: str, value: Any, datatype: str = "") -> Tensor:
     return Tensor(name, *_of_list(name, shape, leaves, datatype))
 
 
-def from_tensor(tensor: Tensor, *, is_single: bool) -> Any:
+def from_tensor(
+    tensor: Tensor, *, is_single: bool, read: Callable[[bytes], Any] = bytes.decode
+) -> Any:
     """Return what a person holds: a numpy array, or nested lists; texts for BYTES.
 
     Args:
         tensor: an output.
         is_single: whether the batch axis is left out, which has one row then.
+        read: what becomes of each element of BYTES.
 
     Raises:
-        InvalidRequest: BYTES that are no text.
+        InvalidRequest: BYTES that are no text, where they are read as such.
     """
     shape = tensor.shape
     is_single = is_single and bool(shape) and shape[0] == 1
@@ -100,14 +103,14 @@ def from_tensor(tensor: Tensor, *, is_single: bool) -> Any:
         shape = shape[1:]
     if tensor.datatype == BYTES:
         try:
-            texts = [each.decode() for each in elements(tensor)]
+            found = [read(each) for each in elements(tensor)]
         except UnicodeDecodeError as error:
             raise InvalidRequest(
                 f"{tensor.name!r} holds bytes that are no text ({error}): take `tensors`"
             ) from None
         while len(shape) > (0 if is_single else 1) and shape[-1] == 1:
             shape = shape[:-1]  # a text for each row, as they went in
-        return _nested(texts, shape)
+        return _nested(found, shape)
     numpy = numpy_module()
     if numpy is None:
         return _nested(_numbers(tensor), shape)

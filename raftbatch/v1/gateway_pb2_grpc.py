@@ -96,7 +96,11 @@ class GatewayServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Infer(self, request, context):
-        """Submit and Await in one, for one request.
+        """Submit and Await in one, for one request that nobody wants but the caller. If the caller cancels
+        the call, or its connection breaks, the request is cancelled, by whoever leads, as far as it has
+        no outcome and nobody else waits for it on this node: asked for again, it is `cancelled`. The
+        call's deadline, and a node that stops, end the wait alone. Whoever wants requests to outlive
+        calls and connections submits them, and awaits their outcomes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,8 +130,10 @@ class GatewayServicer(object):
         another use after its last answer. The node's first message says who it is.
 
         What one stream has under way is bounded (`Opened.in_flight_max`): what goes beyond that is
-        refused, with `overloaded`. A client that does not read what it asked for is cut off, also with
-        `overloaded`. When the stream ends, the requests go on: ask for their outcomes, anywhere.
+        refused, with `overloaded`. A client that reads slowly gets its outcomes when it has read those
+        before them; one that reads nothing while more and more comes is cut off, also with
+        `overloaded`. When the stream ends, for whatever reason, the requests go on, since each is in the
+        log, and has a ticket: ask for their outcomes, anywhere, or cancel them.
 
         A node that leads no more keeps the stream, and answers what it was asked for: only what is
         new is refused, with `not_leader`.

@@ -21,7 +21,7 @@ from tests.e2e.history import History, Write
 ANSWER_S = 5.0
 """A node that stands still does not answer: what was asked is unknown then."""
 
-_PAUSE_S = 0.02  # before another node is asked, where none is known to lead
+_PAUSE_S = 0.02  # between two messages, and where no node is known to lead: some load is enough
 _ENTRIES_MAX = 20
 _SIZES = (20, 200, 4000)
 
@@ -80,10 +80,10 @@ class Clients:
                 data = b"%d-%d " % (client, made)
                 writes.append(self._history.invoke(data.ljust(rng.choice(_SIZES), b".")))
             hint = self._append(address, writes)
-            if hint is None:
-                continue
             if not hint:
                 self._over.wait(_PAUSE_S)
+            if hint is None:
+                continue
             address = hint or rng.choice(self._addresses)
 
     def _append(self, address: str, writes: list[Write]) -> str | None:

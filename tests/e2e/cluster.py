@@ -12,7 +12,7 @@ Nothing sleeps: waits end with an event, or when a status says so.
 
 from __future__ import annotations
 
-import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +22,8 @@ from typing import Self
 
 import grpc
 
+from raftbatch.local import ports
+from raftbatch.realworld import RealEntropy
 from raftbatch.v1 import admin_pb2, log_pb2
 from raftbatch.v1.admin_pb2_grpc import AdminStub
 from raftbatch.v1.log_pb2_grpc import LogStub
@@ -38,6 +40,15 @@ disk_reserve_bytes = 16_777_216
 """
 """Small, so that a test needs neither time nor space."""
 
+CALM = """
+[timing]
+election_ms_min = 900
+election_ms_max = 1500
+"""
+"""No stall of a busy machine makes another lead; who sees the leader die does not wait for it."""
+AS_SHIPPED = "[timing]\n"
+"""For tests that a leader's silence is a part of."""
+
 _LOOK_S = 0.02  # between two looks at statuses; a process's line ends the wait at once
 
 
@@ -47,8 +58,10 @@ class ServedCluster:
     Args:
         folder: an empty folder of its own.
         nodes: their names.
-        settings: further tables of the file.
-        address: of the machine that the nodes are on.
+        settings: further tables of the file; where `[timing]` is not among them, several nodes
+            have theirs of `CALM`.
+        address: of the machine that the nodes are on; empty: one of this machine's own, which
+            nobody else uses.
         credentials: of this client, where the settings ask for TLS.
         replica: what the nodes replicate, `opaque` entries or what the `scheduler` makes of them.
         serves_http: whether the nodes have HTTP ports.
@@ -65,7 +78,7 @@ class ServedCluster:
         folder: Path,
         nodes: Sequence[str] = ("n1", "n2", "n3"),
         settings: str = "",
-        address: str = "127.0.0.1",
+        address: str = "",
         credentials: grpc.ChannelCredentials | None = None,
         replica: str = "opaque",
         serves_http: bool = False,
@@ -75,10 +88,11 @@ class ServedCluster:
         self.file = str(folder / "cluster.toml")
         self.processes: dict[str, Process] = {}
         self.programs: dict[str, Sequence[str]] = {}
-        ports = free_ports(3 * len(nodes), address)
-        self.peers = {node: f"{address}:{ports.pop()}" for node in nodes}
-        self.clients = {node: f"{address}:{ports.pop()}" for node in nodes}
-        self.https = {node: f"{address}:{ports.pop()}" for node in nodes if serves_http}
+        self.address = address = address or loopback()
+        free = free_ports(3 * len(nodes), address)
+        self.peers = {node: f"{address}:{free.pop()}" for node in nodes}
+        self.clients = {node: f"{address}:{free.pop()}" for node in nodes}
+        self.https = {node: f"{address}:{free.pop()}" for node in nodes if serves_http}
         self.settings = settings
         self.replica = replica
         self._credentials = credentials
@@ -112,11 +126,13 @@ class ServedCluster:
             )
             if node in self.https:
                 tables.append(f'http = "{self.https[node]}"\n')
-        text = "\n".join([*tables, STORAGE, self.settings])
+        timing = CALM if len(nodes) > 1 and "[timing]" not in self.settings else ""
+        text = "\n".join([*tables, STORAGE, self.settings, timing])
         Path(path).write_text(text, encoding="utf-8")
 
-    def add(self, node: str, address: str = "127.0.0.1") -> str:
+    def add(self, node: str, address: str = "") -> str:
         """Give another node addresses, in a file of its own; return that."""
+        address = address or self.address
         peer, client = free_ports(2, address)
         self.peers[node], self.clients[node] = f"{address}:{peer}", f"{address}:{client}"
         path = str(self.folder / f"with-{node}.toml")
@@ -160,6 +176,17 @@ class ServedCluster:
         except grpc.RpcError:
             return None
 
+    def heard(self, node: str) -> admin_pb2.StatusReply:
+        """Return what a node says of itself, once it answers."""
+        found: list[admin_pb2.StatusReply] = []
+
+        def answers() -> bool:
+            found.extend(filter(None, [self.status(node)]))
+            return bool(found)
+
+        self.until(answers, f"answer of {node}")
+        return found[0]
+
     def statuses(self) -> dict[str, admin_pb2.StatusReply]:
         """Return what all say that answer."""
         found = {node: self.status(node) for node in self.processes}
@@ -167,10 +194,14 @@ class ServedCluster:
 
     def leader(self) -> str:
         """Return who leads, once a majority of those that answer agree on it."""
-        self.until(lambda: self._agreed() is not None, "leader")
-        leader = self._agreed()
-        assert leader is not None
-        return leader
+        found: list[str] = []
+
+        def agreed() -> bool:
+            found.extend(filter(None, [self._agreed()]))
+            return bool(found)
+
+        self.until(agreed, "leader")
+        return found[0]
 
     def _agreed(self) -> str | None:
         statuses = self.statuses()
@@ -185,16 +216,18 @@ class ServedCluster:
     def agree(self, *nodes: str) -> bytes:
         """Wait until nodes have applied the same; return the digest, equal on all."""
         chosen = nodes or tuple(self.processes)
+        digests: set[bytes] = set()
 
         def same() -> bool:
-            statuses = self.statuses()
-            if any(node not in statuses for node in chosen):
+            statuses = {node: each for node, each in self.statuses().items() if node in chosen}
+            applied = {each.applied for each in statuses.values()}
+            if len(statuses) < len(chosen) or len(applied) != 1 or applied == {0}:
                 return False
-            applied = {statuses[node].applied for node in chosen}
-            return len(applied) == 1 and applied != {0}
+            # Of the same answers: a later one may be of an entry that has come meanwhile.
+            digests.update(each.digest for each in statuses.values())
+            return True
 
         self.until(same, f"equal applied indices of {chosen}")
-        digests = {each.digest for node, each in self.statuses().items() if node in chosen}
         assert len(digests) == 1, digests
         return digests.pop()
 
@@ -253,13 +286,20 @@ class _Deadline:
         return self._looks > 0
 
 
+def loopback() -> str:
+    """Return an address of this machine; on Linux one that no other test is likely to use.
+
+    A port that was free a moment ago is still free then, and while a node is down.
+    """
+    if sys.platform != "linux":
+        return "127.0.0.1"
+    drawn = RealEntropy().random_bytes(3)
+    return f"127.{64 + drawn[0] % 64}.{drawn[1]}.{1 + drawn[2] % 254}"
+
+
 def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
-    """Return ports that nobody listens on at this moment: all bound at once, then let go."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((address, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return ports that nobody listens on at this moment.
+
+    The kernel gives them to nobody who connects, so that they are free while a node is down.
+    """
+    return ports.free_ports(count, RealEntropy(), address)

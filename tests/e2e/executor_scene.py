@@ -36,11 +36,20 @@ class Shout:
         self.mark = context.options["mark"]
 
     def warmup(self):
+        self.note("warm-up")
+        self.check()
+
+    def check(self):
         if (self.folder / "broken").exists():
             raise RuntimeError("the device is gone")
 
+    def note(self, what):
+        with open(self.folder / "notes", "a") as notes:
+            notes.write(f"{os.getpid()} {what}\\n")
+
     def predict(self, batch):
-        self.warmup()
+        self.note("batch")
+        self.check()
         print("noise on standard output")
         loud = []
         for text, parameters in zip(batch.inputs["text"], batch.parameters):
@@ -81,6 +90,11 @@ module = "executor.examples.echo"
 class = "Echo"
 """
 
+LEASE_MS = 20_000
+"""No executor that lives is silent for so long, on however busy a machine."""
+LOSS_MS = 3_000
+"""A lease for tests in which executors are lost: they wait for so long."""
+
 # Leases have to run out, one after another, on machines that have other things to do too.
 _LIMIT_S = 4 * LIMIT_S
 
@@ -100,13 +114,26 @@ class Scene:
         self.served = served
         self.cluster = cluster
         self.executors: dict[str, Process] = {}
+        self._before: list[Process] = []  # of the same ids, which may live
 
     async def start(self, name: str, *arguments: str) -> Process:
         """Start an executor, and return it once it has joined."""
-        command = [*RAFTBATCH, "executor", "--id", name, "--config", self.served.file, *arguments]
-        process = self.executors[name] = Process(command)
+        process = self.begin(name, *arguments)
         await asyncio.to_thread(process.wait_for, "executor.joined")
         return process
+
+    def begin(self, name: str, *arguments: str) -> Process:
+        """Start an executor."""
+        command = [*RAFTBATCH, "executor", "--id", name, "--config", self.served.file, *arguments]
+        if name in self.executors:
+            self._before.append(self.executors[name])
+        self.executors[name] = Process(command)
+        return self.executors[name]
+
+    def end(self) -> None:
+        """Kill and reap all executors."""
+        for process in (*self._before, *self.executors.values()):
+            process.__exit__(None, None, None)
 
     async def ask(self, request_id: str, *texts: str, model: str = "shout", **more: Any) -> int:
         """Take a request in; return the index of its ticket."""
@@ -170,9 +197,12 @@ def run(
     *,
     serves_http: bool = False,
     limit_s: float = _LIMIT_S,
+    lease_ms: int = LEASE_MS,
 ) -> None:
     """Run a test against nodes that serve; it fails where it takes longer."""
     settings = settings or SETTINGS.format(timeout_us=timeout_us)
+    if "[leader]" not in settings:
+        settings += f"[leader]\nlease_ms = {lease_ms}\n"
     (folder / "shout.py").write_text(MODEL, encoding="utf-8")
     with ServedCluster(
         folder, nodes, settings, replica="scheduler", serves_http=serves_http
@@ -191,7 +221,6 @@ def run(
                 raise
             finally:
                 await scene.cluster.close()
-                for process in scene.executors.values():
-                    process.__exit__(None, None, None)
+                scene.end()
 
         asyncio.run(main())

@@ -159,6 +159,15 @@ class EchoExecutor:
     def _start(self, call: Any) -> None:
         self._tasks.append(asyncio.ensure_future(call))
 
+    async def leave(self) -> None:
+        """Say that it goes: nothing is given to it from now on."""
+        for task in self._tasks[:2]:  # tail and beat, which would hear that it is over
+            task.cancel()
+        request = dispatch_pb2.LeaveRequest(executor=self._name, incarnation=self._incarnation)
+        await self._cluster.ask(
+            lambda channel: DispatchStub(channel).Leave(request, timeout=CALL_S)
+        )
+
     async def _tail(self) -> None:
         """Follow the feed, from one node after another."""
         while True:
@@ -268,7 +277,7 @@ def run_served(folder: Path, test: Test, models: str, nodes: Sequence[str]) -> N
         async def main() -> None:
             cluster = Cluster(served.clients)
             try:
-                async with asyncio.timeout(LIMIT_S):
+                async with asyncio.timeout(2 * LIMIT_S):
                     await test(served, cluster)
             finally:
                 await cluster.close()

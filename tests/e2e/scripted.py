@@ -33,7 +33,7 @@ from raftbatch.kinds import OutcomeKind
 from raftbatch.realworld import RealFiles
 from tests.e2e.cluster import free_ports
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 RUN = Run(5, 1, 7, "gpu-1", 3, 10, 20, 30, 40, (8, 16), b"fingerprint")
 
@@ -160,9 +160,14 @@ class ScriptedApi:
         self.unwatched += 1
         self._grow()
 
+    def is_awaited(self, _tenant: str, request_id: str) -> bool:
+        """Return whether somebody watches it."""
+        return request_id in self.watching
+
     async def cancel(self, names: Sequence[tuple[str, str]]) -> list[Verdict | RaftbatchError]:
         """Cancel all."""
         self.asked += names
+        self._grow()
         self._check()
         return [Verdict.OK] * len(names)
 

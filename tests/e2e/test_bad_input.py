@@ -62,8 +62,7 @@ class Scene:
             assert process.is_up
             assert "Traceback" not in process.said
             assert [each for each in process.events if each["level"] in ("ERROR", "CRITICAL")] == []
-        status = self.served.status("n1")
-        assert status is not None
+        status = self.served.heard("n1")
         assert (status.role, status.term) == ("leader", self.term), "nobody else had to lead"
 
     term = 1
@@ -81,9 +80,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         with Process(command) as executor, Client(served.clients["n1"]) as client:
             executor.wait_for("executor.joined")
             found = Scene(served, executor, client)
-            status = served.status("n1")
-            assert status is not None
-            found.term = status.term
+            found.term = served.heard("n1").term
             yield found
 
 

@@ -142,7 +142,7 @@ def test_call_that_breaks_off_is_one_of_which_nobody_knows() -> None:
     async def test() -> None:
         async with nodes([TimeoutError()]) as (cluster, _):
             with pytest.raises(CallFailed) as caught:
-                await ask(cluster, cluster.targets[0], remove, 0.5)
+                await ask(cluster, cluster.targets[0], remove, 3.0)  # in which it is asked
             assert not caught.value.is_definite
 
     run(test)

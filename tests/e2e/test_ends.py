@@ -109,8 +109,7 @@ def test_stop_waits_for_the_disk_to_take_what_was_applied(tmp_path: Path) -> Non
             for number in range(5):
                 cluster.acknowledged(leader, [b"%d" % number])
             cluster.agree()
-            status = cluster.status(slow)
-            assert status is not None
+            status = cluster.heard(slow)
             process.send(signal.SIGTERM)
             process.wait_for("stop.begun")
             trigger.unlink()

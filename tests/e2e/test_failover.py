@@ -17,7 +17,7 @@ import pytest
 from raftbatch.client import AsyncClient
 from raftbatch.errors import DeadlineExceeded
 from tests.e2e.cluster import ServedCluster
-from tests.e2e.executor_scene import Scene, is_gone, run
+from tests.e2e.executor_scene import LOSS_MS, Scene, is_gone, run
 from tests.e2e.flow import Flow, settled
 from tests.e2e.processes import RAFTBATCH, Process
 from tests.e2e.processes import run as command
@@ -105,7 +105,7 @@ def test_work_goes_on_by_itself_after_everything_was_killed_at_once(tmp_path: Pa
                 assert (await again.result()).value == [f"{text.upper()}!"]
         await asyncio.to_thread(settled, served, len(texts) + len(asked))
 
-    run(tmp_path, test, NODES, settings=SETTINGS)
+    run(tmp_path, test, NODES, settings=SETTINGS, lease_ms=LOSS_MS)
 
 
 def _open(served: ServedCluster) -> int:

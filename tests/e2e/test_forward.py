@@ -160,7 +160,7 @@ def test_nothing_goes_round(tmp_path: Path) -> None:
             node.scripted.error = NotLeader("the other leads")
             node.leads = ("other", other.config.addresses.client)
         async with serving(found[0]) as channel, serving(found[1]):
-            reply = await GatewayStub(channel).Submit(submit("a"), timeout=0.5)
+            reply = await GatewayStub(channel).Submit(submit("a"), timeout=3.0)
             error = reply.results[0].error
             assert (error.slug, error.definite) == ("no_leader", True)
             assert "the other leads" in error.message

@@ -157,7 +157,7 @@ def test_call_without_a_leader_ends_in_time_and_nothing_was_done(tmp_path: Path)
         assert (error.slug, error.definite) == ("no_leader", True)
         error = await failed(
             GatewayStub(channel).Cancel(
-                pb.CancelRequest(request_ids=["a"], forward=True), timeout=0.2
+                pb.CancelRequest(request_ids=["a"], forward=True), timeout=3.0
             )
         )
         assert (error.slug, error.definite) == ("no_leader", True)
@@ -168,7 +168,7 @@ def test_call_without_a_leader_ends_in_time_and_nothing_was_done(tmp_path: Path)
         await GatewayStub(channel).Submit(submit("b"))
         assert [each.request_id for each in asked_of(nodes[0])] == ["b"]
 
-    play(tmp_path, test, SessionLimits(forward_ms_max=300), has_leader=False)
+    play(tmp_path, test, SessionLimits(forward_ms_max=1500), has_leader=False)
 
 
 def test_call_whose_answer_does_not_come_in_time_is_unknown(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_call_whose_answer_does_not_come_in_time_is_unknown(tmp_path: Path) -> N
         error = reply.results[0].error
         assert (error.slug, error.definite) == ("outcome_unknown", False)
 
-    play(tmp_path, test, SessionLimits(forward_ms_max=200))
+    play(tmp_path, test, SessionLimits(forward_ms_max=1000))
 
 
 def test_what_is_on_its_way_is_bounded(tmp_path: Path, handed_on: Counted) -> None:

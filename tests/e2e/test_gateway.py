@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from coordinator.config import ServerLimits
 from coordinator.raft.log import ReplicatedLog
 from coordinator.submission import Submission
 from raftbatch.errors import (
@@ -22,7 +24,10 @@ from raftbatch.errors import (
     RequestIdConflict,
     UnknownRequest,
 )
+from raftbatch.v1 import admin_pb2, dispatch_pb2
 from raftbatch.v1 import gateway_pb2 as pb
+from raftbatch.v1.admin_pb2_grpc import AdminStub
+from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.executors import error_of
 from tests.e2e.scripted import ScriptedNode, outcome, run
@@ -159,6 +164,35 @@ def test_error_of_a_call_is_in_its_trailer(
             assert said.leader == expected
 
     run(tmp_path, test)
+
+
+def test_clients_that_wait_keep_nobody_else_out(tmp_path: Path) -> None:
+    """What is one too many is refused as all else is: for sure, and with when to come again."""
+
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        api, stub = node.scripted, GatewayStub(channel)
+        api.is_open.clear()
+        waiting = [
+            asyncio.ensure_future(stub.Await(pb.AwaitRequest(request_id="r", index=1))),
+            asyncio.ensure_future(stub.Infer(pb.InferRequest(submission=FULL))),
+        ]
+        await api.until(lambda: len(api.heard) == len(api.submitted) == 1)
+        for more in (stub.Await(pb.AwaitRequest()), stub.Submit(pb.SubmitRequest())):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await more
+            error = error_of(caught.value)
+            assert error is not None
+            assert (error.slug, error.definite) == ("overloaded", True)
+            assert error.retry_after_ms > 0
+        await stub.Nodes(pb.NodesRequest())
+        await DispatchStub(channel).Heartbeat(dispatch_pb2.HeartbeatRequest(executor="gpu-1"))
+        await DispatchStub(channel).Report(dispatch_pb2.ReportRequest())
+        await AdminStub(channel).Status(admin_pb2.StatusRequest())
+        api.is_open.set()
+        await asyncio.gather(*waiting)
+        await stub.Submit(pb.SubmitRequest())
+
+    run(tmp_path, test, server=ServerLimits(calls_max=3, client_calls_max=2, caller_calls_max=2))
 
 
 async def sent(channel: Any, method: str, data: bytes) -> None:

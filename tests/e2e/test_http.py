@@ -69,14 +69,15 @@ def test_node_is_ready_with_a_quorum_and_not_without(tmp_path: Path) -> None:
         for node in at:
             cluster.ready(node)
         cluster.until(lambda: all(ready(each) for each in at.values()), "readiness")
-        assert value(at["n1"], "raftbatch_peers_connected") == 2
-        terms = [value(each, "raftbatch_term") for each in at.values()]
-        assert len(set(terms)) == 1
+        cluster.until(lambda: value(at["n1"], "raftbatch_peers_connected") == 2, "both peers")
+        cluster.until(
+            lambda: len({value(each, "raftbatch_term") for each in at.values()}) == 1, "one term"
+        )
         for node in ("n2", "n3"):
             cluster.processes[node].kill()
         cluster.until(lambda: not ready(at["n1"]), "end of readiness")
         assert get(at["n1"], "/livez")[0] == 200
-        assert value(at["n1"], "raftbatch_is_leader") == 0
+        cluster.until(lambda: value(at["n1"], "raftbatch_is_leader") == 0, "end of leading")
         cluster.start("n2")
         cluster.ready("n2")
         cluster.until(lambda: ready(at["n1"]) and ready(at["n2"]), "readiness again")
@@ -110,7 +111,9 @@ def test_model_is_ready_while_an_executor_has_it_and_its_load_is_shown(tmp_path:
         await until(lambda: sample("raftbatch_executor_batches_running") == 1, "load")
         await until(lambda: (sample("raftbatch_executor_memory_bytes") or 0) > 1 << 20, "memory")
         labels = {"model": "shout", "version": "1"}
-        assert sample("raftbatch_executor_instances_busy", **labels) == 1
+        await until(
+            lambda: sample("raftbatch_executor_instances_busy", **labels) == 1, "busy instance"
+        )
         told = json.loads(command("status", "--json", "--config", served.file).stdout)
         [load] = [each["load"] for each in told["nodes"][0]["scheduler"]["executors"]]
         assert (load["running"], load["models"][0]["busy"]) == (1, 1)

@@ -152,7 +152,7 @@ def test_story_of_a_request_whose_executor_and_leader_die(tmp_path: Path) -> Non
             if node != leader:
                 assert await asyncio.to_thread(process.terminate) == 0
 
-    executor_scene.run(tmp_path, test, ("n1", "n2", "n3"))
+    executor_scene.run(tmp_path, test, ("n1", "n2", "n3"), lease_ms=executor_scene.LOSS_MS)
     survivor = told["log"]["node"]
     words = ("request", "show", "a", "--json", "--directory", str(tmp_path / "data" / survivor))
     offline = json.loads(command(*words))

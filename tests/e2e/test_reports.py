@@ -128,8 +128,7 @@ class Round:
         )
         if not self._number % 2:
             self._ask("echo", f"echo{self._number}")
-        status = served.status(leader)
-        assert status is not None
+        status = served.heard(leader)
         reports = status.counters["leader_reports_total"] - before
         [gate] = [each for each in status.scheduler.models if each.name == "gate"]
         is_open = status.role == "leader" and gate.requests == BATCHES
@@ -145,14 +144,10 @@ class Round:
         self.asked[name] = asyncio.create_task(ask)
 
     def _reports(self, node: str) -> int:
-        status = self._served.status(node)
-        assert status is not None
-        return status.counters["leader_reports_total"]
+        return self._served.heard(node).counters["leader_reports_total"]
 
     def _held(self, node: str) -> int:
-        status = self._served.status(node)
-        assert status is not None
-        [executor] = status.scheduler.executors
+        [executor] = self._served.heard(node).scheduler.executors
         return executor.held
 
 

@@ -14,10 +14,12 @@ import pytest
 
 from tests.e2e.cluster import ServedCluster, free_ports
 from tests.e2e.executors import Cluster, EchoExecutor
-from tests.e2e.processes import run
+from tests.e2e.processes import LIMIT_S, run
 from tests.network.certificates import Authority
 
 MODELS = """
+[leader]
+lease_ms = 60_000
 [models.echo]
 max_batch_size = 8
 inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
@@ -47,7 +49,7 @@ def executor(served: ServedCluster) -> Iterator[None]:
     thread = Thread(target=lambda: asyncio.run(work()))
     thread.start()
     try:
-        assert began.wait(20)
+        assert began.wait(LIMIT_S)
         yield
     finally:
         over.set()
@@ -75,12 +77,12 @@ def test_requests_from_the_command_line(tmp_path: Path) -> None:
         )
         gone = command("infer", "echo", "b", "--timeout", "0.2", *at, status=1)
         assert "deadline" in gone
-        late = command("result", request_id, "--index", index, "--wait", "0.2", *at, status=3)
+        late = command("result", request_id, "--index", index, "--wait", "2", *at, status=3)
         assert "It may have happened or not" in late
         assert "no model nothing. Models stand in" in command(
             "infer", "nothing", "a", *at, status=1
         )
-        hurried = command("infer", "echo", "b", "--wait", "1", *at, status=3)
+        hurried = command("infer", "echo", "b", "--wait", "4", *at, status=3)
         assert "no executor has model echo ready (there is no executor at all)" in hurried
         line = command("submit", "echo", "theirs", "--request-id", "same", "--tenant", "b", *at)
         assert line.startswith("same --index")
@@ -93,6 +95,8 @@ def test_requests_from_the_command_line(tmp_path: Path) -> None:
             told = command("infer", "echo", "x", "--request-id", "same", "--tenant", "c", *at)
             assert told == "text: x\n"
             assert command("result", request_id, "--index", index, *at) == "text: later\n"
+            gone = command("result", request_id, "--index", index, *at, status=1)
+            assert "acknowledged" in gone
             assert command("infer", "echo", "hello", *at) == "text: hello\n"
             found = json.loads(command("infer", "echo", "hello", "--json", *at))
             assert found["outputs"] == {"text": "hello"}

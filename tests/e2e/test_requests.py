@@ -18,6 +18,8 @@ from tests.e2e.cluster import ServedCluster
 from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, Test, error_of, run_served
 
 MODELS = """
+[leader]
+lease_ms = 60_000
 [models.echo]
 max_batch_size = 8
 inputs = [{ name = "x", datatype = "BYTES", dims = [1] }]

@@ -20,7 +20,7 @@ from tests.e2e.flow import Flow, settled
 pytestmark = pytest.mark.slow
 
 NODES = ("n1", "n2", "n3")
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 """No answer takes so long, on however busy a machine: a call that does fails."""
 
 SETTINGS = """

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.offline import read_directory
 from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.client.results import Result
 from raftbatch.errors import RequestIdConflict
-from raftbatch.realworld import RealWorld
 from raftbatch.v1 import admin_pb2
 from raftbatch.v1.admin_pb2_grpc import AdminStub
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.executor_scene import Scene, run
+from tests.e2e.processes import LIMIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -146,8 +145,11 @@ def test_id_that_is_sent_again_has_one_execution_and_one_outcome(tmp_path: Path)
 
 
 def first_index(served: ServedCluster, node: str) -> int:
-    """Return the index of the oldest entry in a node's journal."""
-    return read_directory(RealWorld(), str(served.data(node))).first_index
+    """Return the index of the oldest entry in a node's journal, as the node says."""
+    with served.channel(node) as channel:
+        request = admin_pb2.EntriesRequest(newest=1)
+        [reply, *_] = AdminStub(channel).Entries(request, timeout=LIMIT_S)
+    return int(reply.span.first)
 
 
 def until_compacted(served: ServedCluster, node: str, index: int) -> None:

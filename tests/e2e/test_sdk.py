@@ -39,6 +39,8 @@ from tests.e2e.cluster import ServedCluster, free_ports
 from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, Test, run_served
 
 MODELS = """
+[leader]
+lease_ms = 60_000
 [models.echo]
 max_batch_size = 8
 inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
@@ -152,15 +154,16 @@ def test_sdk_knows_all_nodes_from_one(tmp_path: Path) -> None:
     async def test(served: ServedCluster, cluster: Cluster) -> None:
         leader = await asyncio.to_thread(served.leader)
         follower = next(node for node in served.clients if node != leader)
-        async with EchoExecutor(cluster), AsyncClient(served.clients[follower]) as client:
+        async with EchoExecutor(cluster) as x1, AsyncClient(served.clients[follower]) as client:
             assert (await client.infer("echo", "a")).value == "a"
             assert client.leader == served.clients[leader]
             served.processes[leader].kill()
             assert (await client.infer("echo", "b")).value == "b"
             assert client.leader != served.clients[leader]
             assert set(client.addresses) == set(served.clients.values())
+            await x1.leave()
         dead = f"127.0.0.1:{free_ports(1)[0]}"
-        options = ClientOptions(connect_timeout_s=0.2)
+        options = ClientOptions(connect_timeout_s=1.0)
         async with AsyncClient([dead], options) as client:
             with pytest.raises(NoLeader, match=f"named answers.*{dead}.*name another") as caught:
                 await client.infer("echo", "a")

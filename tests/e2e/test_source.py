@@ -21,7 +21,7 @@ from raftbatch.v1 import admin_pb2 as pb
 from raftbatch.v1.admin_pb2_grpc import AdminServicer, add_AdminServicer_to_server
 from tests.e2e.cluster import free_ports
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 DATA = cut_entry(encode_entry(r.Entry(1, 5, (r.Advance(),))))
 
 
@@ -157,10 +157,10 @@ def test_node_that_says_nothing_is_passed_over_within_a_bound() -> None:
         nodes[0].hangs = True
         assert await read(source, Wanted()) == (["n2"], [1, 2, 3, 4, 5])
         nodes[1].hangs = True
-        with pytest.raises(CallFailed, match=r"said nothing for 0\.5 s"):
+        with pytest.raises(CallFailed, match=r"said nothing for 1\.5 s"):
             await read(source, Wanted())
 
-    run([Scripted("n1", 5), Scripted("n2", 5, "leader")], test, timeout_s=0.5)
+    run([Scripted("n1", 5), Scripted("n2", 5, "leader")], test, timeout_s=1.5)
 
 
 def test_node_that_serves_not_yet_is_not_asked() -> None:

@@ -94,7 +94,7 @@ def test_node_hands_on_under_its_own_certificate(tmp_path: Path, settings: str) 
             ticket = client.submit("idle", "hello")
             assert ticket.index > 0
             assert ticket.cancel() is True
-        done = run("infer", "idle", "x", "--forward", "--wait", "1", "--config", cluster.file)
+        done = run("infer", "idle", "x", "--forward", "--wait", "4", "--config", cluster.file)
         assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
 
 

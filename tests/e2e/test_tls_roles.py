@@ -282,7 +282,7 @@ def test_sdk_says_why_it_is_not_let_in(
         tls = TLS(tls.ca, tls.certificate, tls.key, {address: "n2"})
 
     async def main() -> RaftbatchError:
-        options = ClientOptions(tls=tls, connect_timeout_s=0.5)
+        options = ClientOptions(tls=tls, connect_timeout_s=2.0)
         async with AsyncClient(address, options) as client:
             with pytest.raises(RaftbatchError) as caught:
                 await client.infer("echo", "x")
@@ -329,10 +329,10 @@ def test_executor_of_a_cluster_with_another_authority_says_so(
     text = Path(cluster.served.file).read_text(encoding="utf-8")
     file = tmp_path / "cluster.toml"
     file.write_text(text, encoding="utf-8")
-    command = [*RAFTBATCH, "executor", "--id", "gpu-1", "--config", str(file), "--join", "0.5"]
+    command = [*RAFTBATCH, "executor", "--id", "gpu-1", "--config", str(file), "--join", "2"]
     with Process(command) as process:
         assert process.ended() == 1
         line = process.said.splitlines()[-1]
-        assert line.startswith("Error: no coordinator lets gpu-1 join within 0.5 s")
+        assert line.startswith("Error: no coordinator lets gpu-1 join within 2 s")
         assert "its certificate is not of our authority" in line
         assert "Traceback" not in process.said

@@ -58,10 +58,8 @@ class FabricCluster(ServedCluster):
         return process
 
     def seen(self, node: str) -> admin_pb2.StatusReply:
-        """Return what a node says of itself, which it must."""
-        status = self.status(node)
-        assert status is not None, node
-        return status
+        """Return what a node says of itself, once it answers: the harness reaches all."""
+        return self.heard(node)
 
     def others(self, *nodes: str) -> list[str]:
         """Return the other nodes."""
@@ -70,11 +68,16 @@ class FabricCluster(ServedCluster):
     def leader_among(self, nodes: Sequence[str]) -> str:
         """Return who leads, once one of these does, and all of these say so."""
 
-        def agreed() -> set[str]:
-            return {self.seen(node).leader for node in nodes}
+        found: list[str] = []
 
-        self.until(lambda: len(agreed()) == 1 and agreed() <= set(nodes), f"leader among {nodes}")
-        return agreed().pop()
+        def agreed() -> bool:
+            leaders = {self.seen(node).leader for node in nodes}
+            if len(leaders) == 1 and leaders <= set(nodes):
+                found.extend(leaders)
+            return bool(found)
+
+        self.until(agreed, f"leader among {nodes}")
+        return found[0]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.worlds import mounts
 from chaos.worlds.mounts import Disk, missing
 from chaos.worlds.preloaded import Faults, Preload, compiler, make_library
 from tests.tidy.tree import ROOT
@@ -21,7 +22,7 @@ pytestmark = needs_disks
 needs_library = [pytest.mark.skipif(compiler() is None, reason="no C compiler")]
 
 SIZE_BYTES = 32 << 20
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture
@@ -55,6 +56,27 @@ def test_power_loss_keeps_what_was_synced_and_nothing_else(ext4: Disk) -> None:
     assert not (ext4.path / "cached").exists() or not (ext4.path / "cached").read_bytes()
     assert not (ext4.path / "late").exists()
     _write(ext4.path / "late", is_synced=True)
+
+
+def test_renewal_waits_for_whoever_looks_at_the_disk(
+    ext4: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(ext4.path / "synced", is_synced=True)
+    look = os.open(ext4.path, os.O_RDONLY)
+    plain, looking = mounts.run, [look]
+
+    def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
+        try:
+            plain(*command, accepted=accepted)
+        except RuntimeError:
+            os.close(looking.pop())
+            raise
+
+    monkeypatch.setattr(mounts, "run", run)
+    ext4.lose_power()
+    ext4.renew()
+    assert not looking
+    assert (ext4.path / "synced").read_bytes() == b"written"
 
 
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs"])

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from tests.e2e.clients import Clients
+from tests.e2e.cluster import AS_SHIPPED
 from tests.e2e.history import History, judge, log_of
 from tests.fabric.cluster import NODES, FabricCluster, serving
 from tests.fabric.nodes import needs_namespaces
@@ -58,7 +59,7 @@ def _break(cluster: FabricCluster, rng: Random) -> str:
 @needs_namespaces[1]
 def test_drawn_faults_lose_nothing_and_make_nothing_up(tmp_path: Path, seed: int) -> None:
     rng, history = Random(seed), History()
-    with serving(tmp_path, seed=seed) as cluster:
+    with serving(tmp_path, AS_SHIPPED, seed) as cluster:
         with Clients(cluster.clients, history, CLIENTS, seed, _ANSWER_S):
             never = threading.Event()
             done = []

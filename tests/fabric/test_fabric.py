@@ -71,7 +71,7 @@ def test_cut_one_way_leaves_the_other(nodes: Nodes) -> None:
     nodes.fabric.cut("n1", "n2", one_way=True)
     before = nodes.fabric.counts("n1", "n2").cut
     assert nodes.passing() == ALL - {("n1", "n2")}
-    assert nodes.fabric.counts("n1", "n2").cut == before + 1
+    assert nodes.fabric.counts("n1", "n2").cut > before
 
 
 def test_cut_is_silence_to_a_connection_that_goes_on_when_healed(nodes: Nodes) -> None:

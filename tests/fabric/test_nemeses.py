@@ -14,6 +14,7 @@ from chaos.worlds.processes import ProcessWorld
 from chaos.worlds.switch import Rule
 from raftbatch.client import Client, ClientOptions, RequestFailed
 from raftbatch.errors import RaftbatchError
+from tests.e2e.cluster import CALM
 from tests.fabric.nodes import needs_namespaces
 from tests.fabric.test_disks import needs_disks
 from tests.tidy.tree import ROOT
@@ -21,14 +22,16 @@ from tests.tidy.tree import ROOT
 pytestmark = [*needs_namespaces, *needs_disks, pytest.mark.slow]
 
 SEED = 7
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 DISK_BYTES = 512 << 20
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessWorld]:
     folder = tmp_path_factory.mktemp("world")
-    config = ROOT / "cluster_configs" / "chaos-3.toml"
+    text = (ROOT / "cluster_configs" / "chaos-3.toml").read_text("utf-8")
+    config = folder / "calm.toml"
+    config.write_text(text.replace('"../chaos', f'"{ROOT}/chaos') + CALM, "utf-8")
     with ProcessWorld(folder, config, seed=SEED, disks="loop", disk_bytes=DISK_BYTES) as world:
         world.start()
         yield world
@@ -60,9 +63,14 @@ def _heal(world: ProcessWorld, heal: Heal) -> None:
 
 
 def _leader(world: ProcessWorld) -> str:
-    leader = world.leader()
-    assert leader is not None
-    return leader
+    found: list[str] = []
+
+    def leads() -> str:
+        found.extend(filter(None, [world.leader()]))
+        return "" if found else "a leader"
+
+    world.wait_until(leads, LIMIT_S)
+    return found[0]
 
 
 def _ask(world: ProcessWorld, count: int = 1) -> None:
@@ -77,6 +85,12 @@ def _dead(world: ProcessWorld) -> set[str]:
 
 def _applied(world: ProcessWorld) -> list[int]:
     return [each.applied for each in world.statuses().values()]
+
+
+def _led_by_another(world: ProcessWorld, leader: str) -> None:
+    """Wait until another node leads."""
+    missing = "another leader"
+    world.wait_until(lambda: missing if world.leader() in (None, leader) else "", LIMIT_S)
 
 
 @pytest.mark.parametrize("name", ["kill-leader", "kill-follower", "kill-all", "kill-executors"])
@@ -103,21 +117,25 @@ def _state(world: ProcessWorld, name: str) -> str:
     return text.rpartition(")")[2].split()[0]
 
 
+def _paused(world: ProcessWorld) -> list[str]:
+    return [each for each in world.everyone if _state(world, each) == "T"]
+
+
 @pytest.mark.parametrize("name", ["pause-leader", "pause-follower", "pause-executor"])
 def test_pausing(world: ProcessWorld, name: str) -> None:
     leader = _leader(world)
     heal = _act(world, name)
-    [paused] = [each for each in world.everyone if _state(world, each) == "T"]
+    world.wait_until(lambda: "" if _paused(world) else "one that stands still", LIMIT_S)
+    [paused] = _paused(world)
     assert _dead(world) == set()
     if name == "pause-leader":
         assert paused == leader
-        world.wait_until(lambda: "" if world.leader() else "another leader", LIMIT_S)
-        assert world.leader() != leader
+        _led_by_another(world, leader)
     else:
         assert paused in (world.executors if "executor" in name else world.nodes)
         assert paused != leader
     _heal(world, heal)
-    assert not [each for each in world.everyone if _state(world, each) == "T"]
+    assert not _paused(world)
 
 
 def _ruled(world: ProcessWorld) -> dict[tuple[str, str], Rule]:
@@ -138,7 +156,7 @@ def test_cutting_off(world: ProcessWorld) -> None:
     leader = _leader(world)
     heal = _act(world, "isolate-leader")
     assert _nodes_cut_off(world) == [leader]
-    world.wait_until(lambda: "" if _leader(world) != leader else "another leader", LIMIT_S)
+    _led_by_another(world, leader)
     heal()
     assert _ruled(world) == {}
     for name in ("isolate-follower", "isolate-executor", "scatter"):
@@ -193,12 +211,19 @@ def test_power_loss_takes_nodes_and_nothing_that_was_acknowledged(
     world: ProcessWorld, name: str, count: int
 ) -> None:
     _ask(world, 5)
-    applied = max(_applied(world))
+    applied = max(_applied(world))  # at least what was acknowledged: its leader answers
     heal = _act(world, name)
     assert len(_dead(world)) == count
     assert _dead(world) <= set(world.nodes)
+    # None had the time to see that its disk is gone.
+    assert all(world.ending(node).startswith("SIGKILL; ") for node in _dead(world))
     _heal(world, heal)
-    assert min(_applied(world)) >= applied
+
+    def all_have_it() -> str:
+        found = _applied(world)
+        return "" if len(found) == len(world.nodes) and min(found) >= applied else str(found)
+
+    world.wait_until(all_have_it, LIMIT_S)
 
 
 def _takes(world: ProcessWorld, node: str) -> bool:
@@ -259,7 +284,8 @@ def test_node_whose_disk_turns_read_only_comes_back(world: ProcessWorld) -> None
 @pytest.mark.parametrize("name", ["fail-fsync", "kill-in-fsync"])
 def test_node_whose_sync_fails_ends_and_comes_back(world: ProcessWorld, name: str) -> None:
     heal = _act(world, name)
-    [hit] = [node for node in world.nodes if world.preloads[node].told().sync_skip]
+    told = {node: world.preloads[node].told() for node in world.nodes}
+    [hit] = [node for node, each in told.items() if each.sync_errno or each.sync_kills]
 
     def unharmed() -> str:
         if world.is_alive(hit):

@@ -14,7 +14,10 @@ from raftbatch.client import (
     Refused,
     RequestCancelled,
     RequestFailed,
+    Result,
 )
+from raftbatch.client.engine import Engine
+from raftbatch.client.link import Link
 from raftbatch.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -219,12 +222,44 @@ def test_what_was_lost_stays_unknown_though_it_is_refused_later(slug: str) -> No
             return True
 
         node.hook = lose
-        async with AsyncClient(node.address, ClientOptions(patience_s=0.2)) as client:
+        async with AsyncClient(node.address, ClientOptions(patience_s=1.0)) as client:
             with pytest.raises(OutcomeUnknown):
                 await client.infer("echo", Payload(b""), request_id="lost")
         assert node.truth.cancelled == ["lost"]
 
     play(test)
+
+
+@pytest.mark.parametrize("slug", ["", "unknown_model", "of_tomorrow", "invalid_request"])
+def test_refusal_says_nothing_definite_of_what_was_lost(slug: str) -> None:
+    """By a node that does not know of it, or, without a slug, whose messages are smaller."""
+
+    async def test(nodes: list[FakeNode]) -> None:
+        old, new = nodes
+
+        async def refuse(session: FakeSession, request: pb.SessionRequest) -> bool:
+            await session.refuse([each.number for each in request.submissions], slug)
+            return bool(request.submissions)
+
+        async def lose(session: FakeSession, request: pb.SessionRequest) -> bool:
+            for each in request.submissions:
+                old.truth.admit(each)
+            old.leader = new.leader = new.address
+            await session.end()
+            return True
+
+        old.hook = lose
+        if slug:
+            new.hook = refuse
+        else:
+            new.message_bytes_max = 1000
+        async with AsyncClient(old.address) as client:
+            with pytest.raises(RaftbatchError) as caught:
+                await client.infer("echo", Payload(bytes(5000)), request_id="lost")
+        # What it is, and not where it went, makes a request invalid.
+        assert caught.value.definite is (slug == "invalid_request")
+
+    play(test, 2)
 
 
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
@@ -258,7 +293,7 @@ def test_wait_that_is_over_drops_the_number_and_cancels_the_request() -> None:
             return bool(request.submissions)
 
         node.hook = say_nothing
-        async with AsyncClient(node.address, ClientOptions(patience_s=0.3)) as client:
+        async with AsyncClient(node.address, ClientOptions(patience_s=1.0)) as client:
             with pytest.raises(OutcomeUnknown, match="it is cancelled") as caught:
                 await client.infer("echo", Payload(b""), request_id="late")
             assert not caught.value.definite
@@ -279,6 +314,30 @@ def test_wait_that_is_over_drops_the_number_and_cancels_the_request() -> None:
         dropped = [number for message in node.messages for number in message.dropped]
         assert sorted(each.number for each in asked) == sorted(dropped)
         assert [each.timeout_ms for each in asked] == [0, 5000]
+
+    play(test)
+
+
+def test_outcome_that_nobody_had_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[asyncio.Task[Result]] = []
+    heard = Engine.heard
+
+    def cancel_in_that_turn(engine: Engine, link: Link, reply: pb.SessionReply) -> None:
+        heard(engine, link, reply)
+        for each in waiting if reply.outcomes else ():
+            each.cancel()
+
+    async def test(nodes: list[FakeNode]) -> None:
+        [node] = nodes
+        async with AsyncClient(node.address) as client:
+            tickets = [await client.submit("echo", Payload(b"one")) for _ in range(2)]
+            waiting.append(asyncio.ensure_future(tickets[0].result()))
+            monkeypatch.setattr(Engine, "heard", cancel_in_that_turn)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting[0]
+            waiting.clear()
+            assert (await tickets[1].result()).payload == b"one"
+        assert node.truth.acknowledged == [tickets[1].request_id]
 
     play(test)
 

@@ -30,7 +30,7 @@ def test_leader_that_lets_nobody_in_is_named_with_its_reason() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         nodes[0].leader = nodes[1].address
         nodes[1].refusal = "1000 sessions are open"
-        options = ClientOptions(patience_s=0.3)
+        options = ClientOptions(patience_s=1.0)
         async with AsyncClient(nodes[0].address, options) as client:
             for call in (client.infer("echo", Payload(b"")), client.connect()):
                 with pytest.raises(NoLeader) as caught:

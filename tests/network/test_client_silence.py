@@ -33,6 +33,7 @@ def test_node_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_node_that_is_busy_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_LOOK_S", 0.005)
+    monkeypatch.setattr(link, "_DOUBT_S", 20.0)  # this process may stand still, and both with it
 
     async def test(nodes: list[FakeNode]) -> None:
         busy, other = nodes

@@ -9,10 +9,9 @@ from __future__ import annotations
 import pytest
 
 from chaos.suites.diverging import run_seed
-from tests.properties.seeds import PROCESSES, expect_all, run_all
+from tests.properties.seeds import PROCESSES, RUN, expect_all, run_all
 
 QUICK = range(3)
-LAST = 60
 HAPPENS = ("diverged", "handed_over", "died_before", "ok", "reruns", "transfers", "restarts")
 """What drawn runs must reach: where one of these is 0, the suite has become blind."""
 
@@ -29,4 +28,4 @@ def test_diverging_seed(seed: int) -> None:
 @pytest.mark.timeout(600)
 def test_diverging_seeds() -> None:
     """Some dozens more; a failure names its seed."""
-    expect_all(run_all("diverging", range(QUICK.stop, LAST), PROCESSES), HAPPENS)
+    expect_all(run_all("diverging", range(QUICK.stop, RUN["diverging"]), PROCESSES), HAPPENS)

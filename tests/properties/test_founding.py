@@ -10,9 +10,10 @@ from collections import Counter
 import pytest
 
 from chaos.suites.founding import run_seed
+from tests.properties.seeds import RUN
 
 QUICK = 400
-CHUNK = 600
+CHUNK = 400
 
 
 def test_founding_seeds() -> None:
@@ -23,9 +24,9 @@ def test_founding_seeds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(QUICK, QUICK + 6 * CHUNK, CHUNK))
+@pytest.mark.parametrize("first", range(QUICK, RUN["founding"], CHUNK))
 def test_founding_more_seeds(first: int) -> None:
-    """And some thousands more."""
+    """And many more."""
     assert run_seeds(range(first, first + CHUNK))["joined"] > 0
 
 

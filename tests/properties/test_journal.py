@@ -18,6 +18,7 @@ from chaos.suites.journal import run_seed
 from chaos.suites.journal_run import ROOMY_BYTES, JournalRun
 from chaos.worlds.disk import Crash
 from raftbatch.ids import NodeId
+from tests.properties.seeds import RUN
 
 SMALL = st.integers(0, 6)
 FAULTS = st.sampled_from([Crash, errno.EIO, errno.ENOSPC, errno.EMFILE])
@@ -130,7 +131,7 @@ def test_journal_seeds(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(400, 2000, 50))
+@pytest.mark.parametrize("first", range(400, RUN["journal"], 50))
 def test_journal_more_seeds(first: int) -> None:
     """And sixteen hundred more."""
     run_seeds(first)

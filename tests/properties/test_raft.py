@@ -14,7 +14,7 @@ import pytest
 
 from chaos.suites.raft import run_seed
 from chaos.worlds.points import missed, without_points
-from tests.properties.seeds import expect_all, run_all
+from tests.properties.seeds import RUN, expect_all, run_all
 
 QUICK = range(6)
 REMEMBERED = (2487,)  # a leader stands down after the heal: its write began on a slow disk before
@@ -33,10 +33,10 @@ def test_raft_seed(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # beside others, on a machine that has other things to do as well
-@pytest.mark.parametrize("first", range(QUICK.stop, 300, CHUNK))
+@pytest.mark.parametrize("first", range(QUICK.stop, RUN["raft"], CHUNK))
 def test_raft_seeds(first: int) -> None:
     """Three hundred drawn runs in all; a failure names its seed."""
-    seeds = range(first, min(first + CHUNK, 300))
+    seeds = range(first, min(first + CHUNK, RUN["raft"]))
     counts = run_all("raft", seeds)
     expect_all(counts, HAPPENS)
     reached = without_points(counts)["points"]

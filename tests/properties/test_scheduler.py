@@ -13,11 +13,10 @@ import sys
 import pytest
 
 from chaos.suites.scheduler import run_seed, trace_digest
-from tests.properties.seeds import PROCESSES, expect_all, run_all
+from tests.properties.seeds import PROCESSES, RUN, expect_all, run_all
 
 QUICK = range(8)
 REMEMBERED = (315,)  # many are due at once, and few may end in an entry
-LAST = 88
 HAPPENS = (
     "ok",
     "failed",
@@ -64,7 +63,7 @@ def test_scheduler_seed(seed: int) -> None:
 @pytest.mark.timeout(600)
 def test_scheduler_seeds() -> None:
     """Some dozens more; a failure names its seed."""
-    expect_all(run_all("scheduler", range(QUICK.stop, LAST), PROCESSES), HAPPENS)
+    expect_all(run_all("scheduler", range(QUICK.stop, RUN["scheduler"]), PROCESSES), HAPPENS)
 
 
 def test_scheduler_seed_is_repeated_by_the_command_that_anybody_can_run() -> None:

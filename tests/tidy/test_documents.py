@@ -17,15 +17,21 @@ from tests.tidy.tree import ROOT, TEXT, Source, expect_none, python_sources, tex
 
 GUARANTEES = "docs/GUARANTEES.md"
 PROMISES = 16  # G0 to G15
-NOT_YET = "not yet built"
+KINDS = ("parts", "simulation", "real processes")
+"""Of proofs, in the order of the columns."""
+REAL = ("e2e", "fabric", "network", "storage")
+"""Folders whose tests run real processes, disks and sockets."""
+NONE = "none: "
+"""Begins why there is nothing to simulate."""
 PLANNED = "*planned*"
 
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, TEXT))})/[\w./-]*)(?:::\w+)?`")
-_ROW = re.compile(r"^\| (G\d+) .*\|([^|]*)\|$", re.MULTILINE)
-_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+_PROMISE = re.compile(r"^\| (G\d+) [^|]+ \| [^|]+ \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (G\d+) \|([^|]*)\|([^|]*)\|([^|]*)\|$", re.MULTILINE)
+_TEST = re.compile(r"`(tests/[\w/]+/test_\w+\.py)(?:::(\w+))?`")
 
 
 def check_links(sources: Sequence[Source], paths: Collection[str]) -> list[str]:
@@ -73,23 +79,32 @@ def check_paths(sources: Sequence[Source], paths: Collection[str]) -> list[str]:
     ]
 
 
-def check_proofs(guarantees: Source, tests: Sequence[Source]) -> list[str]:
-    """Complain about each promise without a proof, and each proof that is not a test."""
+def check_proofs(guarantees: Source) -> list[str]:
+    """Complain about each promise that is not told, or of whose proofs a kind is missing."""
+    told = set(_PROMISE.findall(guarantees.text))
+    rows = {row[0]: row[1:] for row in _ROW.findall(guarantees.text)}
+    complaints = []
+    for promise in (f"G{number}" for number in range(PROMISES)):
+        if promise not in told:
+            complaints.append(f"{guarantees.path}: {promise} is not told")
+        for kind, proof in zip(KINDS, rows.get(promise, ("", "", "")), strict=True):
+            folders = {path.split("/")[1] for path, _ in _TEST.findall(proof)}
+            has_proof = folders & set(REAL) if kind == "real processes" else folders - set(REAL)
+            has_reason = kind == "simulation" and proof.strip().startswith(NONE)
+            if not has_proof and not has_reason and kind != "parts":
+                complaints.append(f"{promise}: {kind}: names no test")
+    return complaints
+
+
+def check_tests(documents: Sequence[Source], tests: Sequence[Source]) -> list[str]:
+    """Complain about each test that a document names, and that is not there."""
     functions = {test.path: _tests_in(test.syntax) for test in tests}
-    rows = dict(_ROW.findall(guarantees.text))
-    complaints = [
-        f"{guarantees.path}: no row for G{number}"
-        for number in range(PROMISES)
-        if f"G{number}" not in rows
-    ]
-    for promise, proof in rows.items():
-        named = _TEST.findall(proof)
-        if not named and NOT_YET not in proof:
-            complaints.append(f"{promise}: neither a test nor `{NOT_YET}`")
-        for path, test in named:
+    complaints = []
+    for document in documents:
+        for path, test in _TEST.findall(document.text):
             there = functions.get(path, set())
             if not there or (test and test not in there):
-                complaints.append(f"{promise}: no {path}::{test}")
+                complaints.append(f"{document.path}: no {path}::{test}")
     return complaints
 
 
@@ -155,8 +170,13 @@ def test_constraints_hold_a_version_of_everything() -> None:
     expect_none(check_constraints(project, constraints))
 
 
-def test_proofs_exist_in_the_tree() -> None:
-    expect_none(check_proofs(_document(GUARANTEES), python_sources("tests")))
+def test_promises_have_proofs_in_the_tree() -> None:
+    expect_none(check_proofs(_document(GUARANTEES)))
+
+
+def test_tests_that_are_named_exist_in_the_tree() -> None:
+    told = [source for source in _documents() if source.path != "CHANGELOG.md"]  # of the past
+    expect_none(check_tests(told, python_sources("tests")))
 
 
 def test_decisions_are_all_listed_in_the_tree() -> None:
@@ -189,35 +209,50 @@ def test_constraints_fire_on_a_missing_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proof", "complaints"),
+    ("simulation", "real", "complaints"),
     [
-        ("not yet built", 0),
+        ("`tests/properties/test_a.py::test_b`", "`tests/e2e/test_a.py`", 0),
+        ("none: there is no disk in it", "`tests/storage/test_a.py`", 0),
+        ("", "`tests/e2e/test_a.py`", 1),
+        ("soon", "`tests/fabric/test_a.py`", 1),
+        ("`tests/properties/test_a.py`", "", 1),
+        ("`tests/properties/test_a.py`", "none: too dear", 1),
+        ("`tests/properties/test_a.py`", "`tests/properties/test_a.py`", 1),
+        ("`tests/e2e/test_a.py`", "`tests/e2e/test_a.py`", 1),
+    ],
+)
+def test_promises_fire_on_a_missing_proof(simulation: str, real: str, complaints: int) -> None:
+    lines = [f"| G{number} word | Says. |" for number in range(PROMISES)]
+    good = "none: so | `tests/e2e/test_a.py`"
+    lines += [f"| G{number} | | {good} |" for number in range(1, PROMISES)]
+    text = "\n".join([*lines, f"| G0 | a part | {simulation} | {real} |"])
+    assert len(check_proofs(Source(GUARANTEES, text))) == complaints
+
+
+def test_promises_fire_on_a_missing_promise() -> None:
+    assert len(check_proofs(Source(GUARANTEES, ""))) == 3 * PROMISES
+
+
+@pytest.mark.parametrize(
+    ("named", "complaints"),
+    [
         ("`tests/unit/test_a.py::test_b`", 0),
-        ("`tests/unit/test_a.py`; the rest is not yet built", 0),
-        ("", 1),
-        ("soon", 1),
+        ("`tests/unit/test_a.py`", 0),
+        ("`tests/unit/helpers.py`", 0),  # a path, which is checked as such
         ("`tests/unit/test_a.py::test_missing`", 1),
         ("`tests/unit/test_a.py::test_whole`", 1),  # which begins a name
         ("`tests/unit/test_a.py::test_inner`", 1),
-        ("`tests/unit/test_helpers.py`", 1),
         ("`tests/unit/test_missing.py`", 1),
     ],
 )
-def test_proofs_fire_on_a_missing_test(proof: str, complaints: int) -> None:
-    rows = [f"| G{number} word | Says. | {NOT_YET} |" for number in range(1, PROMISES)]
-    guarantees = Source(GUARANTEES, "\n".join([f"| G0 word | Says. | {proof} |", *rows]))
+def test_tests_fire_on_a_missing_one(named: str, complaints: int) -> None:
     tests = [
         Source(
             "tests/unit/test_a.py",
             "def test_b():\n    def test_inner(): ...\ndef test_whole_name(): ...",
-        ),
-        Source("tests/unit/test_helpers.py", "def tested(): ..."),
+        )
     ]
-    assert len(check_proofs(guarantees, tests)) == complaints
-
-
-def test_proofs_fire_on_a_missing_promise() -> None:
-    assert len(check_proofs(Source(GUARANTEES, ""), [])) == PROMISES
+    assert len(check_tests([Source("docs/a.md", f"As {named} shows.")], tests)) == complaints
 
 
 def test_decisions_fire_on_an_unlisted_one() -> None:

@@ -22,7 +22,7 @@ from raftbatch.v1 import error_pb2, model_pb2
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 Hook = Callable[["FakeSession", pb.SessionRequest], Awaitable[bool]]
 """Takes in a message; returns whether it is done with it: else it is answered as it should be."""

@@ -1,4 +1,4 @@
-"""Who calls, and how many sessions each may have."""
+"""Who calls, and how many sessions and other calls each may have."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import SessionLimits
-from coordinator.rpc.callers import OpenSessions, caller
+from coordinator.config import ServerLimits, SessionLimits
+from coordinator.rpc.callers import caller, open_calls, open_sessions
 from raftbatch.errors import Overloaded
 
 
@@ -36,7 +36,7 @@ def test_caller_is_its_certificate_or_its_machine() -> None:
 
 
 def test_no_caller_takes_all_sessions() -> None:
-    sessions = OpenSessions(SessionLimits(sessions_max=3, caller_sessions_max=2))
+    sessions = open_sessions(SessionLimits(sessions_max=3, caller_sessions_max=2))
     sessions.begin("a")
     sessions.begin("a")
     with pytest.raises(Overloaded, match=r"2 sessions of a are open.*caller_sessions_max") as found:
@@ -51,3 +51,14 @@ def test_no_caller_takes_all_sessions() -> None:
     sessions.end("b")
     sessions.begin("a")
     assert sessions._of == {"a": 2, "c": 1}
+
+
+def test_no_caller_takes_all_calls() -> None:
+    calls = open_calls(ServerLimits(client_calls_max=3, caller_calls_max=2))
+    calls.begin("a")
+    calls.begin("a")
+    with pytest.raises(Overloaded, match=r"2 calls of a are open.*caller_calls_max.*use a session"):
+        calls.begin("a")
+    calls.begin("b")
+    with pytest.raises(Overloaded, match="3 calls are open: use a session"):
+        calls.begin("c")

@@ -6,16 +6,18 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from random import Random
 from xml.etree import ElementTree
 
 import pytest
 
 from chaos.checkers.process_values import Finding
-from chaos.history import History
+from chaos.history import Event, History
+from chaos.nemeses import schedule
 from chaos.real import Asked
 from chaos.results import write
 from chaos.running import Verdict
-from chaos.selection import SELECTION, asked
+from chaos.selection import SELECTION, TIME_S, asked
 from chaos.timeline import page
 from chaos.workloads import WORKLOADS
 
@@ -45,6 +47,28 @@ def test_picture_is_one_file_that_shows_all() -> None:
     assert any(title.startswith("submit r<1>: ") for title in titles)
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"<script|<link|https?:|@import|url\(", text)
+
+
+def test_picture_has_a_bar_for_each_time_that_a_node_led() -> None:
+    second = 10**9
+    events = []
+    for at_s, (role, term) in enumerate(
+        (("leader", 2), ("leader", 2), ("leader", 4), ("follower", 5), ("leader", 6), ("", 6))
+    ):
+        seen = {"role": role, "term": term, "applied": 5, "digest": "aa"}
+        value = {"leader": "n1", "nodes": {"n1": seen}}
+        events.append(Event(at_s * second, "info", "look", value=value))
+    events.append(Event(10 * second, "info", "phase", value={"name": "heal"}))
+    events.append(Event(10 * second + 5, "info", "phase", value={"name": "liveness"}))
+    events.append(Event(20 * second, "info", "phase", value={"name": "judgement"}))
+    text = page(events, "a title", 0)
+    assert re.findall(r"<title>n1, term (\d)</title>", text) == ["2", "4", "6"]
+    found = re.findall(
+        r'x="([\d.]+)" y="(\d+)" text-anchor="start">(heal|liveness|judgement)', text
+    )
+    (_, one, _), (_, other, _), (right, _, _) = found
+    assert one != other  # one beside the other they could not be read
+    assert float(right) < 1080  # and none is cut off
 
 
 def test_picture_of_nothing_is_empty() -> None:
@@ -85,6 +109,12 @@ def test_command_does_it_again() -> None:
         "python -m chaos run --workload submit --nemesis kill-leader,partition --time 60 --seed 7"
     )
     assert one.results().name == "submit-kill-leader-partition-7"
+
+
+@pytest.mark.parametrize("one", list(asked(TIME_S)), ids=lambda one: f"{one.workload}-{one.seed}")
+def test_selection_does_each_fault_that_it_names(one: Asked) -> None:
+    planned = schedule(one.nemeses, Random(one.seed), one.time_s)
+    assert {each.name for each in planned} == set(one.nemeses)
 
 
 def test_selection_has_each_workload_of_clients_and_no_seed_twice() -> None:

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from executor.children import Child, RealChildren, _RealChild
-from executor.core.values import Failure
+from executor.core.values import Answer, Failure, Outcome
 from executor.crew import CHILD_DIED, CHILD_NOT_UP, Crew
-from executor.frames import Broken, Frame, Load, Up, Warm
+from executor.frames import Broken, Frame, Load, Ran, Up, Warm
 from executor.link import Pauses
 from raftbatch.errors import CannotStart
 from tests.unit.test_executor_child import LOAD, run
@@ -99,17 +99,20 @@ class Heard:
         self.changed.set()
 
 
+def short_pauses() -> Pauses:
+    """Return pauses that are all short."""
+    return Pauses(FakeEntropy(), 0.001, 0.001)
+
+
 def with_crew(
-    test: Callable[[Crew, Heard], Coroutine[Any, Any, None]], *lives: FakeChild | Exception
+    test: Callable[[Crew, Heard], Coroutine[Any, Any, None]],
+    *lives: FakeChild | Exception,
+    pauses: Callable[[], Pauses] = short_pauses,
 ) -> None:
     """Run a test on the crew of one instance, which lives these lives."""
 
     async def main() -> None:
         heard = Heard()
-
-        def pauses() -> Pauses:
-            return Pauses(FakeEntropy(), 0.001, 0.001)
-
         crew = Crew(FakeChildren(*lives), [LOAD], heard, pauses, 5.0)
         try:
             await test(crew, heard)
@@ -131,6 +134,32 @@ def test_child_that_dies_or_cannot_be_started_is_replaced() -> None:
         assert heard.told == ["up", died, no_room, "up"]
 
     with_crew(test, FakeChild(UP, None), OSError("no room"), FakeChild(UP))
+
+
+class NotedPauses(Pauses):
+    """Pauses that tell how long they were."""
+
+    def __init__(self, noted: list[float]) -> None:
+        super().__init__(FakeEntropy(), 0.001, 0.1)
+        self._noted = noted
+
+    def next_s(self) -> float:
+        """Return the next one, in seconds, and note it."""
+        self._noted.append(super().next_s())
+        return self._noted[-1]
+
+
+def test_pause_before_a_replacement_grows_until_a_batch_ran() -> None:
+    noted: list[float] = []
+    ran = Ran(1, Outcome((Answer(b"x"),), 1, 2, 3, (4,), b"f"))
+    lives = [FakeChild(UP, None), FakeChild(UP, None), FakeChild(UP, ran, None), FakeChild(UP)]
+
+    async def test(crew: Crew, heard: Heard) -> None:
+        await crew.start()
+        await heard.until(2 * len(lives))
+        assert noted == [0.0005, 0.001, 0.0005]
+
+    with_crew(test, *lives, pauses=lambda: NotedPauses(noted))
 
 
 def test_child_that_cannot_load_at_the_start_ends_the_start() -> None:

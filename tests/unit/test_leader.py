@@ -101,6 +101,38 @@ def test_no_more_entries_are_in_flight_than_may_be(loop: VirtualLoop) -> None:
     scene.check()
 
 
+def test_what_is_little_waits_for_a_large_entry_in_flight_and_what_is_large_does_not(
+    loop: VirtualLoop,
+) -> None:
+    scene = Scene(loop, config=LeaderConfig(entries_inflight_max=3))
+    scene.begin(put(), join())
+    before = len(scene.log.entries)
+    scene.admit("large", payload=bytes(20 << 10))
+    scene.turn()
+    scene.admit("little", timeout_ms=5)
+    loop.run_for(0.1)  # nor does what is due meanwhile have an entry of its own
+    assert len(scene.log.entries) == before + 1
+    events = loop.events
+    loop.run_for(1.0)
+    assert loop.events - events < 60  # it is waited for at no cost
+    scene.admit("larger", payload=bytes(130 << 10))
+    scene.turn()
+    assert len(scene.log.entries) == before + 2
+    found = scene.entry(before + 2).records[0]
+    assert isinstance(found, r.Admit)
+    assert found.request_id == ("little", "larger")
+    scene.settle()
+    scene.admit("first")
+    scene.turn()
+    scene.admit("second")
+    scene.turn()
+    names = [scene.records(index)[0] for index in (-1, 0)]
+    assert names == ["Admit", "Admit"]  # each went at once
+    scene.settle()
+    assert all(each.landed.verdict is Verdict.OK for each in scene.asked[-5:])
+    scene.check()
+
+
 def test_entries_are_grouped_up_to_their_limit_and_a_larger_thing_rides_alone(
     loop: VirtualLoop,
 ) -> None:

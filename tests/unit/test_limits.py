@@ -19,7 +19,7 @@ def found(folder: Path, text: str) -> list[str]:
     return unreachable(load_node(FILES, write(folder, text), "n1"))
 
 
-@pytest.mark.parametrize("name", ["local-1", "local-3", "local-5"])
+@pytest.mark.parametrize("name", ["chaos-3", "local-1", "local-3", "local-5"])
 def test_limits_that_are_shipped_can_all_be_reached(name: str) -> None:
     assert unreachable(load_node(FILES, str(ROOT / f"cluster_configs/{name}.toml"), "n1")) == []
 
@@ -131,11 +131,15 @@ def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_pat
             "sessions.caller_sessions_max = 11 can never be reached: sessions.sessions_max = 10",
         ),
         (
-            "[server]\ncalls_max = 2999\n",
+            "[server]\ncalls_max = 4000\n",
             (
-                "sessions.sessions_max = 1000 and feed.tails_max = 2000 cannot be reached "
-                "together: each is a call, and server.calls_max = 2999"
+                "sessions.sessions_max = 1000, feed.tails_max = 2000 and server.client_calls_max = "
+                "1000 leave nothing to others: each is a call, and server.calls_max = 4000"
             ),
+        ),
+        (
+            "[server]\nclient_calls_max = 10\ncaller_calls_max = 11\n",
+            "server.caller_calls_max = 11 can never be reached: server.client_calls_max = 10",
         ),
         (
             "[server]\ncalls_max = 10\n",

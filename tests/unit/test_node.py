@@ -58,6 +58,7 @@ class FakeLog:
         self.term = 3
         self.error: RaftbatchError | None = None
         self.followers: dict[NodeId, Progress] = {}
+        self.added: list[Rank] = []
         self.moved: list[NodeId] = []
         self.removed: list[NodeId] = []
         self.takes = True
@@ -66,6 +67,7 @@ class FakeLog:
         """Add it, or fail."""
         if self.error is not None:
             raise self.error
+        self.added.append(rank)
         return Member(node, 7, address, rank)
 
     async def remove(self, node: NodeId) -> None:
@@ -123,6 +125,15 @@ def test_node_was_adopted_by_its_own_cluster_alone(node: Node, log: FakeLog) -> 
 def test_leader_lets_a_node_join(node: Node) -> None:
     join = Join(N4, "n4:1", Rank.JOINING)
     assert asyncio.run(node.answer(join, None)) == Joined(CLUSTER, 7)
+
+
+def test_node_that_was_added_as_a_learner_joins_as_one(node: Node, log: FakeLog) -> None:
+    join = Join(N4, "n4:1", Rank.JOINING)
+    for rank in (Rank.LEARNER, Rank.JOINING):
+        log.membership = MEMBERS.added(N4, "n4:1", rank)
+        assert asyncio.run(node.answer(join, None)) == Joined(CLUSTER, 7)
+    asyncio.run(node.answer(Join(N3, "n3:1", Rank.JOINING), None))  # a voter that lost its disk
+    assert log.added == [Rank.LEARNER, Rank.JOINING, Rank.JOINING]
 
 
 def test_follower_sends_a_node_that_joins_to_the_leader(node: Node, log: FakeLog) -> None:
