@@ -16,7 +16,7 @@ SHARED := -n auto --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos chaos-long chaos-clean bench demo up clean
+.PHONY: help setup proto fix lint types verify test-quick test test-pythons sim mutants chaos chaos-long chaos-clean chaos-disks bench demo up clean
 
 help: ## list the targets
 	@awk -F ':.*[#][#] ' 'NF == 2 { sub("^# ", "", $$1); printf "%-20s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,14 @@ CHAOS_SEEDS ?= 1..1000
 
 chaos-long: $(STAMP) ## a swarm of them, for hours (as root), until one finds a bug: CHAOS_SEEDS=1..1000
 	$(BIN)/python -m chaos swarm --seeds $(CHAOS_SEEDS)
+
+ROUNDS  ?= 100
+SAMPLES ?= 500
+
+chaos-disks: $(STAMP) ## disks that lose power, fail or are damaged (as root): ROUNDS=100 SAMPLES=500
+	$(BIN)/python -m chaos.disk_rounds --seed 7 --rounds $(ROUNDS) --kinds power
+	$(BIN)/python -m chaos.disk_rounds --seed 8 --rounds $(ROUNDS)
+	$(BIN)/python -m chaos.disk_damage --seed 7 --samples $(SAMPLES)
 
 clean: ## remove environments, caches and build output
 	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -19,16 +19,7 @@ from functools import partial
 from executor.children import Children
 from executor.config import ExecutorConfig
 from executor.core.machine import Machine
-from executor.core.values import (
-    Action,
-    DeviceMemory,
-    Failure,
-    Kill,
-    Outcome,
-    Run,
-    WarmUp,
-    Wish,
-)
+from executor.core.values import Action, DeviceMemory, Failure, Kill, Outcome, Run, WarmUp, Wish
 from executor.crew import Crew
 from executor.frames import Batch, Failed, Frame, Ran, Warm, Warmed
 from executor.joining import join
@@ -46,6 +37,7 @@ _LOG = logging.getLogger(__name__)
 _BEATS = 5  # in a lease
 _LEAVE_S = 2.0
 _LIVES_S = 0.1, 10.0  # between two lives of a child, at first and at most
+_SLOW_S = 1.0  # a small model is back by then; what waits for another goes where it may run now
 _PROBE_S, _PROBE_MAX_S = 1.0, 60.0
 _SAY_AGAIN_S = 1.0
 
@@ -160,7 +152,7 @@ class Agent:
         if self._is_stopping:
             self._do(self.machine.leave())
         doing = (self._tail(), self._beat(), self._reporter.run(), self._tell())
-        tasks = [asyncio.ensure_future(each) for each in (*doing, self._link.learn())]
+        tasks = [asyncio.ensure_future(each) for each in doing]
         for task in tasks:
             task.add_done_callback(self.failed)
         self._wake()
@@ -246,6 +238,7 @@ class Agent:
 
     def up(self, number: int) -> None:
         """Take in that an instance can take a batch."""
+        self._disarm(number)
         self._do(self.machine.up(number, self._clock.monotonic_ns()))
 
     def down(self, number: int, failure: Failure) -> None:
@@ -253,6 +246,7 @@ class Agent:
         self._disarm(number)
         self._devices.pop(number, None)
         self._do(self.machine.down(number, failure, self._clock.monotonic_ns()))
+        self._expect(number)
 
     def said(self, number: int, frame: Frame) -> None:
         """Take in what came of a run."""
@@ -287,6 +281,7 @@ class Agent:
                 case Kill(number, why):
                     self._disarm(number)
                     self._crew.kill(number, why)
+                    self._expect(number)
         self._wake()
 
     def _arm(self, number: int, run: int) -> None:
@@ -303,6 +298,14 @@ class Agent:
     def _overdue(self, number: int, run: int) -> None:
         del self._timers[number]
         self._do(self.machine.overdue(number, run))
+
+    def _expect(self, number: int) -> None:
+        """Give an instance that is dead, or will be, its time to be back."""
+        self._timers[number] = asyncio.get_running_loop().call_later(_SLOW_S, self._slow, number)
+
+    def _slow(self, number: int) -> None:
+        del self._timers[number]
+        self._do(self.machine.slow(number, self._clock.monotonic_ns()))
 
     def _wake(self) -> None:
         self._reporter.wake()

@@ -20,6 +20,7 @@ import grpc
 import grpc.aio
 
 from executor.core.pieces import Joiner
+from executor.nodes import Nodes
 from executor.watching import Watch
 from raftbatch.backoff import backoff_s
 from raftbatch.channels import open_channel
@@ -152,23 +153,18 @@ class Link:
         entropy: Entropy,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        self._nodes = {address: node for node, address in addresses.items()}
-        self._order = list(addresses.values())
+        self._nodes = Nodes(addresses, entropy.random_bytes(1)[0])
         self._entropy = entropy
         self._credentials = credentials
         # By the address, and by the name that its certificate is held against.
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         self._stubs: dict[tuple[str, str], DispatchStub] = {}
-        first = entropy.random_bytes(1)[0] % len(self._order)
-        self._leader = self._order[first]
-        self._asked = self._leader
-        self._tailed = first
-        self._turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked = self._tailed = self._nodes.leader
 
     @property
     def addresses(self) -> str:
-        """The nodes that it was told of, for people."""
-        return ", ".join(self._order)
+        """The nodes that it knows of, for people."""
+        return ", ".join(self._nodes.addresses)
 
     def pauses(self) -> Pauses:
         """Return pauses between tries of something."""
@@ -180,20 +176,14 @@ class Link:
             await channel.close()
 
     async def learn(self) -> None:
-        """Ask which nodes there are by now: those of a file may be gone one day."""
-        for address in [self._leader, *self._order]:
-            if self._credentials is not None and address not in self._nodes:
+        """Ask which nodes there are by now."""
+        for address in [self._nodes.leader, *self._nodes.addresses]:
+            if self._credentials is not None and not self._nodes.name(address):
                 continue  # its certificate could be held against no name
             try:
-                stub = GatewayStub(self._channel(address))
-                reply: gateway_pb2.NodesReply = await stub.Nodes(
-                    gateway_pb2.NodesRequest(), timeout=_CALL_S
-                )
+                await self._nodes_of(address, _CALL_S)
             except grpc.aio.AioRpcError:
                 continue
-            found = {each.address: each.node_id for each in reply.nodes if each.address}
-            self._nodes |= found
-            self._order += [each for each in found if each not in self._order]
             return
 
     async def ask(
@@ -217,11 +207,11 @@ class Link:
         until = None if limit_s is None else loop.time() + limit_s
         pauses, hops = self.pauses(), 0
         while True:
-            if self._credentials is not None and self._leader not in self._nodes:
+            if self._credentials is not None and not self._nodes.name(self._nodes.leader):
                 await self.learn()  # the name that its certificate bears
-            address = self._leader
+            address = self._nodes.leader
             try:
-                found = await self._while_it_leads(call(self._stub(address), call_s))
+                found = await self._while_it_leads(address, call(self._stub(address), call_s))
                 self._asked = address
                 return found
             except grpc.aio.AioRpcError as error:
@@ -262,15 +252,15 @@ class Link:
 
     def turn(self, address: str, trouble: Trouble) -> bool:
         """Go elsewhere after a node could not help; return whether to ask there at once."""
-        if address != self._leader:
+        if address != self._nodes.leader:
             return True  # another call has found out before
         if trouble.leader and trouble.leader != address:
-            self._leader = trouble.leader
+            self._nodes.told(trouble.leader)
             return True
         if trouble.slug not in ("overloaded", "no_space"):  # these are the leader's words
-            self._leader = self._after(address)
+            self._nodes.guess(self._nodes.after(address))
         # A call that broke says nothing of the others: one of them may lead already.
-        return not trouble.slug and self._leader != address
+        return not trouble.slug and self._nodes.leader != address
 
     async def tail(self, request: Callable[[], pb.TailRequest]) -> AsyncIterator[pb.FeedMessage]:
         """Yield the messages of a feed, from one node after another, for ever.
@@ -283,9 +273,9 @@ class Link:
         """
         pauses, has_heard = self.pauses(), False
         while True:
-            address = self._order[self._tailed % len(self._order)]
+            address = self._tailed
             call = self._stub(address).Tail(request())
-            watch = Watch(partial(self._nodes_of, address), self._told_leader)
+            watch = Watch(partial(self._nodes_of, address), self._nodes.told)
             watching = asyncio.ensure_future(watch.run(call.cancel))
             try:
                 joiner = Joiner()
@@ -306,65 +296,53 @@ class Link:
                 if not watch.why or task is None or task.cancelling():
                     raise
                 trouble = Trouble("", watch.why)
-                self._abandon(address)
+                self._nodes.silent(address)
             finally:
                 watching.cancel()
                 call.cancel()
             if trouble.is_final:
                 raise Refused(trouble.slug, trouble.message)
             _LOG.info("tail.moved", extra=fields(address=address, why=trouble.message))
-            self._tailed += 1
+            self._tailed = self._nodes.after(address)
             if not has_heard:
                 await asyncio.sleep(pauses.next_s())
             has_heard = False  # where it was well until now, the next one is asked at once
 
-    async def _while_it_leads(self, call: Awaitable[T]) -> T:
+    async def _while_it_leads(self, address: str, call: Awaitable[T]) -> T:
         """Return what a call returns; give it up where it is heard that its node leads no more.
 
         Whatever an executor asks may be repeated, and a node that is cut off answers nothing.
         """
-        asking, over = asyncio.ensure_future(call), self._turned
+        asking = asyncio.ensure_future(call)
         asking.add_done_callback(_retrieve)
         try:
-            await asyncio.wait((asking, over), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise _NoMore
-            return asking.result()
+            while True:
+                news = self._nodes.news
+                await asyncio.wait((asking, news), return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    return asking.result()
+                if self._nodes.leader != address:
+                    raise _NoMore
         finally:
             asking.cancel()
 
-    def _told_leader(self, address: str) -> None:
-        """Take in who leads by now, as the node says that is tailed."""
-        if address != self._leader:
-            self._leader = address
-            self._turned.set_result(None)
-            self._turned = asyncio.get_running_loop().create_future()
-
-    def _abandon(self, address: str) -> None:
-        """Ask a node no more that says nothing, if it was thought to lead."""
-        if address == self._leader:
-            self._told_leader(self._after(address))
-
     async def _nodes_of(self, address: str, limit_s: float) -> tuple[bool, str]:
-        """Ask a node who leads; return whether it knows, and where that is, if it knows."""
+        """Ask a node who there is; return whether it knows a leader, and where that one is."""
         request = gateway_pb2.NodesRequest()
         reply = await GatewayStub(self._channel(address)).Nodes(request, timeout=limit_s)
+        self._nodes.learn(reply)
         leader = [each.address for each in reply.nodes if each.node_id == reply.leader_id]
         return bool(reply.leader_id), leader[0] if leader else ""
 
-    def _after(self, address: str) -> str:
-        place = self._order.index(address) + 1 if address in self._order else 0
-        return self._order[place % len(self._order)]
-
     def _stub(self, address: str) -> DispatchStub:
-        key = address, self._nodes.get(address, "")
+        key = address, self._nodes.name(address)
         found = self._stubs.get(key)
         if found is None:
             found = self._stubs[key] = DispatchStub(self._channel(address))
         return found
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        node = self._nodes.get(address, "")
+        node = self._nodes.name(address)
         found = self._channels.get((address, node))
         if found is None:
             found = self._channels[address, node] = open_channel(

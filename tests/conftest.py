@@ -55,6 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_SkipRecorder(config.stash[SKIPS]))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave their folders unread where all of them would be left out afterwards."""
+    if config.getoption("markexpr") != "not serial":
+        return None
+    is_theirs = collection_path.parent == Path(__file__).parent and collection_path.name in SERIAL
+    return True if is_theirs else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs one by one, before `-m` chooses."""

@@ -83,6 +83,7 @@ class _Client:
         self._answered = 0
         self._changed = asyncio.Event()
         self._ended: list[str] = []
+        self._acknowledging: dict[int, list[str]] = {}
         self._reading = asyncio.create_task(self._read())
         self._reading.add_done_callback(lambda _: self._changed.set())
 
@@ -123,7 +124,8 @@ class _Client:
         if not self._reading.done():
             await self._changed.wait()
         if self._reading.done():
-            raise RuntimeError(f"the leader has ended the session: {await self._call.details()}")
+            self._reading.result()
+            raise RuntimeError("the leader has ended the session")
 
     async def _send(self, count: int) -> None:
         request = pb.SessionRequest()
@@ -131,6 +133,7 @@ class _Client:
             ended, self._ended = self._ended, []
             self._number += 1
             request.acknowledgements.add(number=self._number, request_ids=ended)
+            self._acknowledging[self._number] = ended
         for _ in range(count):
             self._number = number = self._number + 1
             payload, rows, signature, _ = self._encoder.encode({"text": text(number)})
@@ -158,13 +161,17 @@ class _Client:
                 else:
                     found.errors["no_result"] += 1
                 self._ended.append(request_id)
+            for done in reply.acknowledged:
+                self._acknowledging.pop(done.number, None)
             for refusal in reply.errors:
-                error = refusal.error
-                found.errors[error.slug] += len(refusal.numbers)
-                found.unadvised += len(refusal.numbers) * (not error.retry_after_ms)
                 for number in refusal.numbers:
+                    if number in self._acknowledging:  # with the next, then
+                        self._ended += self._acknowledging.pop(number)
+                        continue
                     begun_ns, _ = self._begun_ns.pop(number)
                     found.refused_ns.append(now_ns - begun_ns)
+                    found.errors[refusal.error.slug] += 1
+                    found.unadvised += not refusal.error.retry_after_ms
             self._changed.set()
 
 

@@ -3,6 +3,7 @@
     took a message -> start, shed, stop          ended    -> report, next batch
     instance up    -> next batch                 overdue  -> kill; dead -> give it up
     instance down  -> what ran there failed      answered -> next part, or settled
+    slow to return -> what waits goes back
 
 An instance runs one batch at a time, and is killed to stop one. A report is handed out
 once (`due`) and is under way until it is `answered`: the shell sends it again and again
@@ -20,6 +21,7 @@ from enum import Enum
 
 from executor.core import reports
 from executor.core.holdings import BUSY, Holdings
+from executor.core.proof import Probe, Proof
 from executor.core.values import (
     Action,
     After,
@@ -40,6 +42,8 @@ from raftbatch.v1 import dispatch_pb2 as pb
 DUES_MAX = 256
 """Reports of one call."""
 
+_SLOW = Failure("child_not_up", "its process is being replaced, which takes a while")
+
 
 class At(Enum):
     """What an instance does."""
@@ -50,14 +54,6 @@ class At(Enum):
     WARMING = 4
     KILLED = 5
     """It is being killed, and is not dead yet."""
-
-
-class Probe(Enum):
-    """How far it is shown that a suspended executor works again."""
-
-    NONE = 1
-    RUNNING = 2
-    SUCCEEDED = 3
 
 
 @dataclass(eq=False, slots=True)
@@ -71,6 +67,7 @@ class Instance:
         held: what it runs, or ran when it was killed.
         places: in that assignment's columns: which requests run.
         run: names the run.
+        out: why it takes nothing, and will not soon; None: it does, or will.
     """
 
     number: int
@@ -79,6 +76,7 @@ class Instance:
     held: Held | None = None
     places: tuple[int, ...] = ()
     run: int = 0
+    out: Failure | None = None
 
 
 class Machine:
@@ -103,8 +101,7 @@ class Machine:
         self.holdings = Holdings()
         self._runs = 0
         self._said_models: tuple[ModelId, ...] | None = None
-        self._probe = Probe.NONE
-        self._suspect: ModelId | None = None  # of the last batch that failed as a whole
+        self._proof = Proof()
 
     # Its lives.
 
@@ -116,7 +113,7 @@ class Machine:
     def end(self) -> list[Action]:
         """Take in that this life is over; what runs is for nobody any more."""
         self.incarnation, self._said_models = 0, None
-        self.holdings, self._probe = Holdings(), Probe.NONE
+        self.holdings, self._proof = Holdings(), Proof()
         kill: list[Action] = []
         for each in self.instances:
             if each.at is At.RUNNING:
@@ -136,8 +133,10 @@ class Machine:
         actions: list[Action] = []
         for held in self.holdings.take(message, now_ns):
             actions.append(self._kill(self._runs_at(held), "its batch was taken back"))
+            if held.after is After.FREE:  # it ran for too long, by the leader's clock
+                self._proof.failed(held.model)
         if not self.holdings.is_suspended:
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
         return [*actions, *self._starts(now_ns)]
 
     # Instances.
@@ -145,9 +144,9 @@ class Machine:
     def up(self, number: int, now_ns: int) -> list[Action]:
         """Take in that an instance has come up, and ran its warm-up."""
         instance = self.instances[number]
-        instance.at, instance.held = At.IDLE, None
-        if self.holdings.is_suspended and self._suspect in (None, instance.model):
-            self._probe = Probe.SUCCEEDED
+        instance.at, instance.held, instance.out = At.IDLE, None, None
+        if self.holdings.is_suspended:
+            self._proof.warmed(instance.model)
         return list(self._starts(now_ns))
 
     def down(self, number: int, failure: Failure, now_ns: int) -> list[Action]:
@@ -156,7 +155,7 @@ class Machine:
         at, held = instance.at, instance.held
         instance.at, instance.held = At.DOWN, None
         if at is At.WARMING:
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
         if held is not None and at is At.RUNNING:
             self._fail(held, failure)
         elif held is not None and held.after is After.LAPSE:
@@ -165,7 +164,16 @@ class Machine:
         elif held is not None:
             self.holdings.dead(held)
         if at is At.DOWN:  # it did not come up
-            self._refuse(instance.model, failure)
+            instance.out = failure
+            if instance.model not in self.ready:
+                self._proof.excuse(instance.model)
+        return list(self._starts(now_ns))
+
+    def slow(self, number: int, now_ns: int) -> list[Action]:
+        """Take in that an instance is not back yet: what waits may run elsewhere sooner."""
+        instance = self.instances[number]
+        if instance.at in (At.KILLED, At.DOWN):
+            instance.out = instance.out or _SLOW
         return list(self._starts(now_ns))
 
     def ended(
@@ -177,9 +185,10 @@ class Machine:
             return []  # it is being killed: whatever it says comes too late
         if instance.at is At.WARMING:
             if isinstance(outcome, Failure):
-                self._probe = Probe.NONE
+                self._proof.at = Probe.NONE
                 return [self._kill(instance, f"its warm-up failed: {outcome.message}")]
-            instance.at, self._probe = At.IDLE, Probe.SUCCEEDED
+            instance.at, self._proof.at = At.IDLE, Probe.NONE
+            self._proof.warmed(instance.model)
             return list(self._starts(now_ns))
         held, places = instance.held, instance.places
         assert held is not None
@@ -202,11 +211,12 @@ class Machine:
         instance = self.instances[number]
         held = instance.held
         if instance.run == run and instance.at is At.WARMING:
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
             return [self._kill(instance, "its warm-up ran for too long")]
         if instance.run != run or instance.at is not At.RUNNING or held is None:
             return []
         held.stage, held.after = Stage.STOPPING, After.LAPSE
+        self._proof.failed(held.model)
         return [self._kill(instance, "its batch ran for too long")]
 
     # Reports.
@@ -251,10 +261,11 @@ class Machine:
         elif verdict is Verdict.STALE:
             held.reports.clear()
         elif verdict is Verdict.TOO_LARGE and due.report.HasField("complete"):
-            held.reports[:1] = reports.smaller(due.report, why)
+            self._report(held, [*reports.smaller(due.report, why), *held.reports[1:]])
         elif due.report.HasField("complete"):
             failed = pb.LAPSE_REASON_FAILED
-            held.reports = [reports.lapse(held, failed, pb.RAN_YES, "report_rejected", why)]
+            lapse = reports.lapse(held, failed, pb.RAN_YES, "report_rejected", why)
+            self._report(held, [lapse])
         else:
             self.holdings.forget(held)
 
@@ -283,7 +294,7 @@ class Machine:
             if not holdings.is_draining:
                 return pb.DrainRequest(executor=name, incarnation=incarnation, on=True)
             return self.farewell() if self.is_empty else None
-        if self._probe is Probe.SUCCEEDED and holdings.is_suspended:
+        if self._proof.at is Probe.SUCCEEDED and holdings.is_suspended:
             return pb.Probe(executor=name, incarnation=incarnation, succeeded=True)
         return None
 
@@ -300,19 +311,18 @@ class Machine:
         if isinstance(wish, pb.ReadyRequest) and wish.incarnation == self.incarnation:
             self._said_models = tuple([(each.name, each.version) for each in wish.models])
         elif isinstance(wish, pb.Probe):
-            self._probe = Probe.NONE
+            self._proof.at = Probe.NONE
 
     def probe(self) -> list[Action]:
         """Begin to find out whether it works again, if it is suspended and can."""
-        if not self.holdings.is_suspended or self._probe is not Probe.NONE:
+        if not self.holdings.is_suspended or self._proof.at is not Probe.NONE:
             return []
-        # Another model than the one that failed proves nothing.
-        suspects = [each for each in self.instances if self._suspect in (None, each.model)]
-        instance = next((each for each in suspects if each.at is At.IDLE), None)
+        able = [each for each in self.instances if self._proof.is_by(each.model)]
+        instance = next((each for each in able if each.at is At.IDLE), None)
         if instance is None:
             return []
         self._runs += 1
-        instance.at, instance.run, self._probe = At.WARMING, self._runs, Probe.RUNNING
+        instance.at, instance.run, self._proof.at = At.WARMING, self._runs, Probe.RUNNING
         return [WarmUp(instance.number, instance.run)]
 
     def heartbeat(self) -> pb.HeartbeatRequest:
@@ -342,20 +352,17 @@ class Machine:
 
     def _starts(self, now_ns: int) -> Iterator[Action]:
         """Run what can run, and give back what will not."""
-        known = {each.model for each in self.instances}
         for held in self.holdings.waiting():
             places = held.places
-            if held.stage is not Stage.WAITING:
-                continue  # it was refused with the one before
             if not places:  # the slot returns with a report of nothing
                 told = reports.completes(held, self.executor, self.incarnation, [], Outcome(()))
                 self._report(held, told)
-            elif held.model not in known:
-                failure = Failure("model_not_here", f"{self.executor} has no {held.given.model}")
-                self._refuse(held.model, failure)
+            elif (out := self._out(held.model)) is not None:
+                refused = pb.LAPSE_REASON_REFUSED
+                lapse = reports.lapse(held, refused, pb.RAN_NO, out.code, out.message)
+                self._report(held, [lapse])
             elif self.is_leaving:
-                drained = pb.LAPSE_REASON_DRAINED
-                self._report(held, [reports.lapse(held, drained, pb.RAN_NO)])
+                self._report(held, [reports.lapse(held, pb.LAPSE_REASON_DRAINED, pb.RAN_NO)])
             elif (instance := self._idle(held.model)) is not None:
                 self._runs += 1
                 held.stage, held.started_ns = Stage.RUNNING, now_ns
@@ -364,10 +371,14 @@ class Machine:
                 yield Run(instance.number, instance.run, held.given, instance.places)
 
     def _idle(self, model: ModelId) -> Instance | None:
-        for each in self.instances:
-            if each.at is At.IDLE and each.model == model:
-                return each
-        return None
+        idle = [each for each in self.instances if each.at is At.IDLE and each.model == model]
+        return idle[0] if idle else None
+
+    def _out(self, model: ModelId) -> Failure | None:
+        """Return why a model takes nothing here, and will not soon; None: it does, or will."""
+        out = [each.out for each in self.instances if each.model == model]
+        absent = Failure("model_not_here", f"{self.executor} has no {model[0]}")
+        return None if None in out else [absent, *out][-1]
 
     def _runs_at(self, held: Held) -> Instance:
         [instance] = [each for each in self.instances if each.held is held]
@@ -379,21 +390,11 @@ class Machine:
 
     def _fail(self, held: Held, failure: Failure) -> None:
         """Give up a batch that failed as a whole."""
-        self._suspect = held.model
         failed = pb.LAPSE_REASON_FAILED
         lapse = reports.lapse(held, failed, pb.RAN_YES, failure.code, failure.message)
         self._report(held, [lapse])
 
-    def _refuse(self, model: ModelId, failure: Failure) -> None:
-        """Give back what waits for a model that cannot run here now."""
-        if any(each.model == model and each.at is not At.DOWN for each in self.instances):
-            return
-        for held in self.holdings.waiting():
-            if held.model == model:
-                refused = pb.LAPSE_REASON_REFUSED
-                lapse = reports.lapse(held, refused, pb.RAN_NO, failure.code, failure.message)
-                self._report(held, [lapse])
-
     def _report(self, held: Held, told: list[pb.Report]) -> None:
         held.stage, held.reports, held.is_told = Stage.REPORTING, told, False
+        self._proof.reported(held.model, told)
         held.given.ClearField("payloads")  # it runs no more, but may be held for a while

@@ -194,7 +194,7 @@ class AsyncClient:
         return Ticket(self, request_id, index)
 
     async def cancel(self, request_id: str) -> bool:
-        """Cancel a request; return True if it is, False if it had an outcome before.
+        """Cancel a request; return True if it is, False if it had an outcome before, which stays.
 
         One that nobody knows is remembered: should it come, it is cancelled.
 

@@ -174,9 +174,9 @@ class Ready:
         Returns:
             The last number that is used now.
         """
-        ready, asks, opened = self._asks, link.asks, link.opened
-        room = min(_GROUP_MAX, opened.in_flight_max - len(asks) - len(link.controls))
-        whole: int = opened.message_bytes_max
+        ready, asks = self._asks, link.asks
+        room = min(_GROUP_MAX, link.room)
+        whole: int = link.opened.message_bytes_max
         most, size = min(_GROUP_BYTES_MAX, whole), 0
         while ready and room > 0:
             ask = ready[0]

@@ -10,7 +10,7 @@ here: whom to say it to (`engine`). Called by: `engine`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from raftbatch.client.asks import pause_s
@@ -61,6 +61,7 @@ class Background:
         self._read: dict[str, None] = {}
         self._cancels: dict[str, None] = {}
         self._cancelled: dict[str, asyncio.Future[bool]] = {}  # who waits to hear
+        self._unread: dict[str, Collection[int]] = {}  # see `cancel`
         self._owed = 0  # ids that a node is about to answer for
         self._attempts = 0
         self._is_due = False
@@ -80,28 +81,36 @@ class Background:
         if len(read) >= _ENOUGH:
             while len(read) > _HELD_MAX:
                 del read[next(iter(read))]
-            if not self._is_due:
+            if not (self._is_due or self._is_pausing):
                 self._due()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SOON_S, self._due)
+            self._due_in(_SOON_S)
 
-    def cancel(self, request_id: str) -> asyncio.Future[bool]:
-        """Cancel a request; the future tells whether it is cancelled: else it had an outcome."""
+    def cancel(self, request_id: str, unread: Collection[int] = ()) -> asyncio.Future[bool]:
+        """Cancel a request; the future tells whether it is cancelled: else it had an outcome.
+
+        Args:
+            request_id: of the request.
+            unread: states (`pb.CancelState`) of which nobody is to read the outcome: it may go.
+        """
         future = self._cancelled.get(request_id)
         if future is None:
             future = asyncio.get_running_loop().create_future()
             self._cancelled[request_id] = future
             self._cancels[request_id] = None
+            self._unread[request_id] = unread
             if not self._is_pausing:
                 self._wake()
         return future
 
-    def take(self) -> list[Control]:
-        """Return what is to be said now; it is owed from then on."""
-        controls = []
-        if self._cancels:
+    def take(self, most: int) -> list[Control]:
+        """Return what is to be said now, `most` at once; it is owed from then on."""
+        controls: list[Control] = []
+        if self._is_pausing:
+            return controls
+        if self._cancels and most > 0:
             controls.append(Control(True, _taken(self._cancels)))
-        if self._read and self._is_due:
+        if self._read and self._is_due and most > len(controls):
             controls.append(Control(False, _taken(self._read)))
             self._is_due = bool(self._read)
         self._owed += sum(len(control.request_ids) for control in controls)
@@ -122,8 +131,7 @@ class Background:
                 else:
                     self._tell(request_id, found)
             else:
-                # Nobody is to read that outcome, so it may go; an id to remember has none.
-                if result.state != pb.CANCEL_STATE_REMEMBERED:
+                if result.state in self._unread.get(request_id, ()):
                     self.acknowledge(request_id)
                 self._tell(request_id, result.state != pb.CANCEL_STATE_ENDED)
         self._settled(control, again, error)
@@ -167,8 +175,7 @@ class Background:
 
     def close(self) -> None:
         """Say nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._end_timer()
         waiting, self._cancelled = self._cancelled, {}
         for request_id, future in waiting.items():
             if not future.done():
@@ -188,24 +195,38 @@ class Background:
         target.update(dict.fromkeys(again))
         if again:
             self._attempts += 1
-            self._is_pausing = True
-            if self._timer is not None:
-                self._timer.cancel()
             pause = pause_s(self._attempts, error.retry_after_ms if error is not None else 0)
-            self._timer = asyncio.get_running_loop().call_later(pause, self._due)
+            self._pause(pause)
         else:
             self._attempts = 0
         if self._idle is not None and not self._idle.done() and self._is_idle:
             self._idle.set_result(None)
 
+    def _pause(self, duration_s: float) -> None:
+        """Say nothing for so long, or for as long as another answer has asked for."""
+        if self._is_pausing and self._timer is not None:
+            duration_s = max(duration_s, self._timer.when() - asyncio.get_running_loop().time())
+        self._is_pausing = True
+        self._due_in(duration_s)
+
+    def _due_in(self, duration_s: float) -> None:
+        self._end_timer()
+        self._timer = asyncio.get_running_loop().call_later(duration_s, self._due)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _due(self) -> None:
-        self._timer = None
+        self._end_timer()
         self._is_due = True
         self._is_pausing = False
         if self._read or self._cancels:
             self._wake()
 
     def _tell(self, request_id: str, answer: bool | RaftbatchError) -> None:
+        self._unread.pop(request_id, None)
         future = self._cancelled.pop(request_id, None)
         if future is None or future.done():
             return

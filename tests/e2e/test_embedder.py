@@ -19,13 +19,16 @@ from executor.frames import Batch
 from executor.loading import CannotLoad
 from executor.runtime import Runtime
 from raftbatch import tensors
+from tests.e2e.demo_needs import needs_torch
 from tests.unit.test_executor_runtime import load
 
-pytest.importorskip("torch", reason="torch is not installed: pip install 'raftbatch[executor]'")
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec(embedder.PACKAGE) is None,
-    reason=f"the weights are not installed: {embedder.INSTALL}",
-)
+pytestmark = [
+    needs_torch,
+    pytest.mark.skipif(
+        importlib.util.find_spec(embedder.PACKAGE) is None,
+        reason=f"the weights are not installed: {embedder.INSTALL}",
+    ),
+]
 
 # The first six numbers of each, as transformers 5.24 computes them from the same file; those of
 # the first stand in the model's own card too.

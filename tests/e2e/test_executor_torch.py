@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from executor.children import RealChildren
 from executor.core.values import Outcome
 from executor.frames import Batch, Ran, Up
 from raftbatch import tensors
+from tests.e2e.demo_needs import needs_torch
 from tests.unit.test_executor_child import LOAD, run
 from tests.unit.test_executor_runtime import batch, load, x, y
 
-torch = pytest.importorskip(
-    "torch", reason="torch is not installed: pip install 'raftbatch[executor]'"
-)
+pytestmark = needs_torch
 
 
 def test_torch_model_runs_under_inference_mode(tmp_path: Path) -> None:
+    import torch  # large: whoever only collects the tests does without
+
     runtime = load(tmp_path, file="", module="executor.examples.mlp", class_name="MLP", name="mlp")
     assert runtime.backend.device == ("cuda:0" if torch.cuda.is_available() else "cpu")
     payload = x(*[n / 16 for n in range(16)])

@@ -200,7 +200,8 @@ def test_poison_costs_its_batchmates_nothing_but_time(tmp_path: Path) -> None:
         await tells_its_story(scene, many)
         [large] = [each for ids in few for each in ids if each.endswith("large")]
         told = await story(scene, large)
-        assert kinds(told) == ["admitted", "sealed", "assigned", "ended"], "it ran once"
+        assert kinds(told)[-1] == "ended"
+        assert told["runs"] == 1, "it may have waited behind one that died, and gone back"
         assert "what may travel is" in told["outcome"]["message"]
         assert await asyncio.to_thread(executor.terminate) == 0
 

@@ -39,7 +39,8 @@ def test_requests_of_one_moment_travel_together() -> None:
             await infer_all(client, 1)
             node.messages.clear()
             await infer_all(client, 200, "more")
-            assert [len(each.submissions) for each in node.messages] == [200]
+            groups = [len(each.submissions) for each in node.messages]
+            assert [each for each in groups if each] == [200]  # beside acknowledgements
             assert set(node.truth.seen.values()) == {1}
         # What was read is acknowledged, many at once, by the time that it is closed.
         assert Counter(node.truth.acknowledged) == Counter(node.truth.tickets.keys())
@@ -196,7 +197,7 @@ def test_what_is_said_in_the_background_is_said_again_elsewhere(is_whole: bool) 
             await infer_all(client, 5)
             assert await client.cancel("to come") is True
         assert old.truth.cancelled == ["to come"]
-        assert sorted(old.truth.acknowledged) == [*(f"id{n}" for n in range(5)), "to come"]
+        assert sorted(old.truth.acknowledged) == [f"id{n}" for n in range(5)]
 
     play(test, 2)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import grpc
@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from executor import watching
-from executor.link import Link, Pauses, Refused, Unreachable
+from executor.link import Link, Pauses, Refused, Trouble, Unreachable
 from raftbatch.errors import TRAILER
 from raftbatch.v1 import dispatch_pb2 as pb
 from raftbatch.v1 import error_pb2, gateway_pb2
@@ -25,6 +25,7 @@ from raftbatch.v1.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_t
 from tests.e2e.cluster import free_ports
 
 LIMIT_S = 60.0
+RAN_OUT = Trouble("", "it ran out")
 
 
 class FakeEntropy:
@@ -42,11 +43,13 @@ class FakeNode(DispatchServicer, GatewayServicer):
         error: that it answers with; None: it does what it is asked.
         asked: how often it was asked anything.
         tails: what executors asked it to tail from.
-        messages: that it tells them, one for each tail.
+        messages: that it tells them, a list for each tail.
         results: of reports, one for each call.
         others: addresses of the nodes that there are.
         leader: which of them leads, as it says; empty: it does not know.
         is_silent: it answers nothing but who leads.
+        heard: is set once it was asked anything.
+        named: is set once it has said who the nodes are.
     """
 
     def __init__(self) -> None:
@@ -59,11 +62,13 @@ class FakeNode(DispatchServicer, GatewayServicer):
         self.leader = ""
         self.is_silent = False
         self.heard = asyncio.Event()
+        self.named = asyncio.Event()
 
     async def Nodes(self, request: gateway_pb2.NodesRequest, context: Any) -> Any:  # noqa: N802
         """Answer, where it knows of others."""
         if not self.others:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no")
+        self.named.set()
         nodes = [gateway_pb2.NodeAddress(node_id=each, address=each) for each in self.others]
         return gateway_pb2.NodesReply(nodes=nodes, leader_id=self.leader)
 
@@ -87,9 +92,11 @@ class FakeNode(DispatchServicer, GatewayServicer):
         return pb.ReportReply(results=self.results.pop(0))
 
     async def Tail(self, request: pb.TailRequest, context: Any) -> Any:  # noqa: N802
-        """Tell a few messages."""
+        """Tell a few messages; where there are none, be quiet."""
         self.tails.append(request)
         await self._judge(context)
+        if not self.messages:
+            await asyncio.Event().wait()
         for message in self.messages.pop(0):
             yield message
 
@@ -215,6 +222,8 @@ def test_tail_goes_on_at_another_node_from_where_it_was(paused: list[float]) -> 
             start = [pb.Assignment(batch=batch, fence=9, numbers=[index], payloads=[b"x"])]
             return pb.FeedMessage(changes=pb.Changes(index=index, start=start), more=more)
 
+        for node in nodes:
+            node.others, node.leader = addresses, addresses[0]
         # The second message of the first node never ends: nothing of it counts.
         nodes[0].messages = [[piece(5, 1), piece(6, 2, more=True)]]
         nodes[1].error = error_pb2.Error(slug="no_leader", message="behind", definite=True)
@@ -236,11 +245,28 @@ def test_tail_goes_on_at_another_node_from_where_it_was(paused: list[float]) -> 
     run(test)
 
 
+@asynccontextmanager
+async def tailing(link: Link, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Tail a node meanwhile, which is asked again and again who leads."""
+    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+
+    async def tail() -> None:
+        async for _ in link.tail(pb.TailRequest):
+            pass
+
+    task = asyncio.ensure_future(tail())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 def test_call_to_a_silent_leader_is_given_up_once_another_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The node that is tailed tells who leads, before the call runs out."""
-    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
 
     async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
         old, tailed, new = nodes
@@ -248,19 +274,47 @@ def test_call_to_a_silent_leader_is_given_up_once_another_is_named(
         tailed.others = addresses
         asking = asyncio.ensure_future(link.ask(beat, call_s=LIMIT_S))
         await old.heard.wait()
-        link._tailed = 1
-
-        async def tail() -> None:
-            async for _ in link.tail(pb.TailRequest):
-                pass
-
-        tailing = asyncio.ensure_future(tail())
-        tailed.leader = addresses[2]
-        await asking
+        link._tailed = addresses[1]
+        async with tailing(link, monkeypatch):
+            tailed.leader = addresses[2]
+            await asking
         assert (old.asked, new.asked) == (1, 1)
-        tailing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await tailing
+
+    run(test)
+
+
+def test_call_to_a_silent_leader_is_given_up_though_another_call_has_moved_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        old, new, tailed = nodes
+        old.is_silent, tailed.is_silent = True, True
+        tailed.others = addresses
+        asking = asyncio.ensure_future(link.ask(beat, call_s=LIMIT_S))
+        await old.heard.wait()
+        link.turn(addresses[0], RAN_OUT)
+        link._tailed = addresses[2]
+        async with tailing(link, monkeypatch):
+            tailed.leader = addresses[1]
+            await asking
+        assert (old.asked, new.asked) == (1, 1)
+
+    run(test)
+
+
+def test_silent_node_that_was_tailed_is_waited_for_no_more_though_another_call_has_moved_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        old, new, _ = nodes
+        old.is_silent = True  # and says not even who leads
+        new.others, new.leader = addresses, addresses[1]
+        asking = asyncio.ensure_future(link.ask(beat, call_s=LIMIT_S))
+        await old.heard.wait()
+        link.turn(addresses[0], RAN_OUT)
+        async with tailing(link, monkeypatch):
+            await asking
+        assert old.asked == 2, "a call, and the tail"
 
     run(test)
 
@@ -271,7 +325,8 @@ def test_node_that_says_nothing_is_tailed_no_more(monkeypatch: pytest.MonkeyPatc
 
     async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
         nodes[0].is_silent = True  # and knows of no leader
-        nodes[0].others = addresses
+        nodes[0].others = nodes[1].others = addresses
+        nodes[1].leader = addresses[1]
         nodes[1].messages = [[pb.FeedMessage(changes=pb.Changes(index=5))]]
         async for message in link.tail(pb.TailRequest):
             assert message.changes.index == 5
@@ -293,6 +348,29 @@ def test_nodes_that_came_later_are_asked_too() -> None:
         await lonely.ask(beat)
         assert nodes[0].asked == 1
         await lonely.close()
+
+    run(test)
+
+
+def test_nodes_that_took_the_place_of_all_others_are_tailed_and_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A life may outlast every node that it began with."""
+
+    async def test(nodes: list[FakeNode], addresses: list[str], link: Link) -> None:
+        given, *later = nodes
+        old = Link({addresses[0]: addresses[0]}, FakeEntropy())
+        given.others, given.leader = addresses[1:], addresses[1]
+        later[0].others, later[0].leader = addresses[2:], addresses[2]
+        async with tailing(old, monkeypatch):
+            await given.named.wait()
+            given.others = []  # it is gone
+            await later[0].heard.wait()
+            await later[0].named.wait()
+            later[0].others = []
+            await later[1].heard.wait()
+        assert old.addresses == addresses[2]
+        await old.close()
 
     run(test)
 

@@ -241,6 +241,9 @@ class Scene:
                 assert machine.ended(number, late, outcome, self._now_ns) == []
             self.do(machine.down(number, Failure("child_died", ""), self._now_ns))
         elif at is At.DOWN:
+            if draw.random() < 0.3:
+                self.counts["slow"] += 1
+                self.do(machine.slow(number, self._now_ns))
             if draw.random() < 0.4 and not well:
                 self.do(machine.down(number, Failure("child_not_up", ""), self._now_ns))
             else:

@@ -18,6 +18,7 @@ def test_executor_agrees_with_its_feed_and_each_request_ends() -> None:
         "lost",
         "probe",
         "overdue",
+        "slow",
         "reported complete OK",
         "reported complete STALE_FENCE",
         "reported lapse OK",

@@ -2,72 +2,26 @@
 
 from __future__ import annotations
 
-from executor.core.machine import At, Machine
 from executor.core.reports import completes, cut
 from executor.core.values import (
-    Action,
     Answer,
-    Due,
     Failure,
     Held,
     Kill,
     Outcome,
     Run,
     Verdict,
-    WarmUp,
 )
 from raftbatch.v1 import dispatch_pb2 as pb
-
-MODEL = ("m", "1")
-
-
-def given(batch: int, *numbers: int, fence: int = 0, model: str = "m") -> pb.Assignment:
-    """Return an assignment of these requests."""
-    numbers = numbers or (batch * 10,)
-    return pb.Assignment(
-        batch=batch,
-        attempt=1,
-        fence=fence or batch + 100,
-        model=model,
-        version="1",
-        numbers=numbers,
-        rows=[1] * len(numbers),
-        payloads=[b"x"] * len(numbers),
-    )
-
-
-def changes(*start: pb.Assignment, index: int = 1, **more: object) -> pb.FeedMessage:
-    """Return a message of changes."""
-    return pb.FeedMessage(changes=pb.Changes(index=index, start=start, **more))  # type: ignore[arg-type]
-
-
-def joined(instances: int = 1) -> Machine:
-    """Return a machine that lives, its instances up."""
-    machine = Machine("x", [MODEL] * instances)
-    for number in range(instances):
-        assert machine.up(number, 0) == []
-    machine.begin(7, machine.ready)
-    assert machine.wish() is None
-    return machine
-
-
-def one(actions: list[Action]) -> Run:
-    """Return the one run that is asked for."""
-    [action] = actions
-    assert isinstance(action, Run)
-    return action
-
-
-def ran(machine: Machine, run: Run, *codes: str) -> list[Action]:
-    """Let a run end, each request as its code says."""
-    answers = tuple([Answer(b"" if code else b"out", code) for code in codes])
-    return machine.ended(run.instance, run.run, Outcome(answers, 1, 2, 3, (len(codes),), b"f"), 9)
-
-
-def reported(machine: Machine) -> tuple[Due, pb.Report]:
-    """Return the one report that is due."""
-    [due] = machine.due()
-    return due, due.report
+from tests.unit.machine_scene import (
+    MODEL,
+    changes,
+    given,
+    joined,
+    one,
+    ran,
+    reported,
+)
 
 
 def test_batch_runs_is_reported_and_held_until_the_feed_says_finished() -> None:
@@ -172,6 +126,45 @@ def test_batches_go_back_where_no_replacement_comes_up() -> None:
     _, report = reported(machine)
     assert (report.lapse.batch, report.lapse.reason) == (2, pb.LAPSE_REASON_REFUSED)
     assert (report.lapse.ran, report.lapse.message) == (pb.RAN_NO, "no memory")
+
+
+def test_batches_go_back_where_the_replacement_takes_its_time() -> None:
+    machine = joined()
+    run = one(machine.take(changes(given(1), given(2)), 0))
+    machine.overdue(0, run.run)
+    assert machine.slow(0, 0) == [], "it does not die"
+    _, report = reported(machine)
+    assert (report.lapse.batch, report.lapse.reason) == (2, pb.LAPSE_REASON_REFUSED)
+    assert (report.lapse.ran, report.lapse.message) == (
+        pb.RAN_NO,
+        "its process is being replaced, which takes a while",
+    )
+    machine.down(0, Failure("child_died", ""), 0)
+    assert reported(machine)[1].lapse.batch == 1
+    assert machine.take(changes(given(3)), 0) == []
+    assert reported(machine)[1].lapse.batch == 3, "what comes meanwhile does not wait either"
+    machine.up(0, 0)
+    assert one(machine.take(changes(given(4)), 0)).given.batch == 4
+
+
+def test_batches_stay_where_another_instance_may_run_them() -> None:
+    machine = joined(2)
+    first, second = machine.take(changes(given(1), given(2), given(3)), 0)
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    machine.down(0, Failure("child_died", ""), 0)
+    machine.slow(0, 0)
+    assert reported(machine)[1].lapse.batch == 1
+    assert one(ran(machine, second, "")).given.batch == 3
+
+
+def test_replacement_that_is_back_is_slow_no_more() -> None:
+    machine = joined()
+    machine.take(changes(given(1), given(2)), 0)
+    machine.down(0, Failure("child_died", ""), 0)
+    assert one(machine.up(0, 0)).given.batch == 2
+    assert machine.slow(0, 0) == []
+    assert reported(machine)[1].lapse.batch == 1
 
 
 def test_batch_of_a_model_that_is_not_here_goes_back() -> None:
@@ -301,63 +294,6 @@ def test_draining_gives_back_what_waits_ends_what_runs_and_leaves() -> None:
     finished = [pb.Slot(batch=1, fence=101)]
     machine.take(changes(finished=finished, draining=True), 0)
     assert machine.wish() == pb.LeaveRequest(executor="x", incarnation=7)
-
-
-def test_suspended_executor_probes_with_its_warm_up() -> None:
-    machine = joined()
-    assert machine.probe() == []
-    machine.take(changes(suspended=True), 0)
-    [warm] = machine.probe()
-    assert isinstance(warm, WarmUp)
-    assert machine.probe() == [], "one at a time"
-    [kill] = machine.ended(0, warm.run, Failure("model_failed", "cuda is gone"), 0)
-    assert isinstance(kill, Kill)
-    machine.down(0, Failure("child_died", ""), 0)
-    assert machine.instances[0].at is At.DOWN
-    assert machine.up(0, 0) == []
-    said = machine.wish()
-    assert said == pb.Probe(executor="x", incarnation=7, succeeded=True), "it came up, warmed up"
-    machine.said(said)
-    [warm] = machine.probe()
-    assert isinstance(warm, WarmUp)
-    assert machine.ended(0, warm.run, None, 0) == []
-    assert machine.wish() == said
-    machine.take(changes(suspended=False), 0)
-    assert machine.wish() is None
-
-
-def test_probe_that_hangs_is_killed() -> None:
-    machine = joined()
-    machine.take(changes(suspended=True), 0)
-    [warm] = machine.probe()
-    assert isinstance(warm, WarmUp)
-    [kill] = machine.overdue(0, warm.run)
-    assert isinstance(kill, Kill)
-    assert "its warm-up ran for too long" in kill.why
-    assert machine.overdue(0, warm.run) == []
-    machine.down(0, Failure("child_died", ""), 0)
-    machine.up(0, 0)
-    assert machine.wish() == pb.Probe(executor="x", incarnation=7, succeeded=True)
-
-
-def test_probe_is_of_the_model_that_failed() -> None:
-    machine = Machine("x", [("a", "1"), MODEL])
-    for number in range(2):
-        machine.up(number, 0)
-    machine.begin(7, machine.ready)
-    run = one(machine.take(changes(given(1)), 0))
-    machine.ended(1, run.run, Failure("model_failed", ""), 0)
-    machine.take(changes(suspended=True), 0)
-    [warm] = machine.probe()
-    assert isinstance(warm, WarmUp)
-    assert warm.instance == 1
-    machine.down(0, Failure("child_died", ""), 0)
-    machine.said(pb.ReadyRequest(incarnation=7, models=[pb.ModelVersion(name="m", version="1")]))
-    machine.up(0, 0)
-    machine.said(
-        pb.ReadyRequest(incarnation=7, models=[pb.ModelVersion(name=n, version="1") for n in "am"])
-    )
-    assert machine.wish() is None, "the other one has proved nothing"
 
 
 def test_what_is_said_of_a_failure_fits_into_a_record() -> None:

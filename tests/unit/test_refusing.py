@@ -1,14 +1,18 @@
-"""A leader that takes nothing more says what is full."""
+"""A leader that takes nothing more says what is full; and so does a node where nobody leads."""
 
 from __future__ import annotations
 
 import pytest
 
 from coordinator.core.effects import Verdict
-from coordinator.refusing import refused_for_load
+from coordinator.raft.segments.limits import Space
+from coordinator.raft.standing import Role
+from coordinator.refusing import refused_for_load, told_leader, why_full
+from raftbatch.errors import DiskFailed
+from raftbatch.ids import NodeId
 from raftbatch.settings import Policy
 from tests.unit.core.tables import Core
-from tests.unit.leader_scene import admission
+from tests.unit.leader_scene import MemoryLog, admission
 
 
 @pytest.mark.parametrize(
@@ -25,3 +29,28 @@ def test_overload_names_what_is_full(policy: Policy, full: str) -> None:
     error = refused_for_load(core.state, Verdict.OVERLOADED, admission("b"), 7)
     assert full in str(error)
     assert (error.slug, error.retry_after_ms) == ("overloaded", 7)
+
+
+@pytest.mark.parametrize("space", list(Space))
+def test_full_disk_is_why_nobody_leads_where_nothing_is_appended(space: Space) -> None:
+    log = MemoryLog()
+    log.space = space
+    assert (why_full(log) is not None) == (space is Space.RESERVE)
+    log.leader = NodeId("n2")
+    assert why_full(log) is None
+    log.leader, log.failure = None, DiskFailed("it broke")
+    assert why_full(log) is None
+    assert why_full(None) is None
+
+
+def test_follower_whose_disk_is_full_calls_nobody_its_leader() -> None:
+    log = MemoryLog()
+    assert told_leader(None) == told_leader(log) == ""
+    log.leader = NodeId("n2")
+    assert told_leader(log) == "n2"
+    log.space = Space.LOW
+    assert told_leader(log) == "n2"
+    log.space = Space.RESERVE
+    assert told_leader(log) == ""
+    log.role, log.leader = Role.LEADER, log.identity.node_id
+    assert told_leader(log) == log.identity.node_id

@@ -1,0 +1,118 @@
+"""What the SDK says in the background: when, and for how long it says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from raftbatch.client.background import Background, Control
+from raftbatch.errors import NoSpace, OutcomeUnknown, Overloaded, RaftbatchError
+from raftbatch.v1 import gateway_pb2 as pb
+
+MANY = 256  # acknowledgements, which are worth a message
+FULL = Overloaded("full", retry_after_ms=60_000)
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """A loop whose timers a test looks at; none of those that matter here is ever over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[asyncio.TimerHandle] = []
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[[], None]
+    ) -> asyncio.TimerHandle:
+        """Remember the timer."""
+        timer = super().call_later(delay, callback)
+        self.timers.append(timer)
+        return timer
+
+    def waits_s(self) -> list[float]:
+        """Return how long each timer that is still set has to go, about."""
+        return [each.when() - self.time() for each in self.timers if not each.cancelled()]
+
+
+def play(test: Callable[[Background, Loop], None]) -> None:
+    """Run a test on a loop."""
+    loop = Loop()
+
+    async def main() -> None:
+        background = Background(lambda: None)
+        test(background, loop)
+        background.close()
+        assert loop.waits_s() == []
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def acknowledge_many(background: Background, name: str) -> None:
+    """Read as many outcomes as are worth a message."""
+    for n in range(MANY):
+        background.acknowledge(f"{name}{n}")
+
+
+@pytest.mark.parametrize("is_cancel", [True, False])
+def test_nothing_is_said_for_as_long_as_the_node_asks(is_cancel: bool) -> None:
+    def test(background: Background, loop: Loop) -> None:
+        if is_cancel:
+            background.cancel("c")
+        else:
+            acknowledge_many(background, "a")
+        [refused] = background.take(2)
+        background.failed(refused, FULL)
+        acknowledge_many(background, "b")
+        background.cancel("d")
+        assert not background.is_due
+        [left_s] = loop.waits_s()
+        assert left_s > 30
+
+    play(test)
+
+
+@pytest.mark.parametrize("error", [NoSpace("full"), OutcomeUnknown("the session broke")])
+def test_longest_pause_that_was_asked_for_holds(error: RaftbatchError) -> None:
+    def test(background: Background, loop: Loop) -> None:
+        acknowledge_many(background, "a")
+        background.cancel("c")
+        cancel, acknowledgement = background.take(2)
+        background.failed(cancel, FULL)
+        background.failed(acknowledgement, error)
+        [left_s] = loop.waits_s()
+        assert left_s > 30
+
+    play(test)
+
+
+@pytest.mark.parametrize("state", [pb.CANCEL_STATE_CANCELLED, pb.CANCEL_STATE_ENDED])
+@pytest.mark.parametrize("is_unread", [True, False])
+def test_outcome_of_what_is_cancelled_stays_for_who_may_read_it(
+    state: pb.CancelState, is_unread: bool
+) -> None:
+    def test(background: Background, loop: Loop) -> None:
+        told = background.cancel("c", [state] if is_unread else ())
+        [control] = background.take(1)
+        assert background.cancelled(control, [pb.CancelResult(state=state)]) is None
+        assert told.result() is (state == pb.CANCEL_STATE_CANCELLED)
+        assert len(loop.waits_s()) == is_unread  # until it is acknowledged
+
+    play(test)
+
+
+def test_what_is_due_early_has_no_timer_left() -> None:
+    def test(background: Background, loop: Loop) -> None:
+        acknowledge_many(background, "a")
+        assert background.is_due
+        assert loop.waits_s() == []
+        background.cancel("c")
+        assert background.take(0) == []  # there is no room
+        assert background.take(1) == [Control(True, ("c",))]
+        assert background.take(1) == [Control(False, tuple(f"a{n}" for n in range(MANY)))]
+        assert not background.is_due
+
+    play(test)
