@@ -63,5 +63,7 @@ class Ticket:
         return self._found
 
     async def cancel(self) -> bool:
-        """Cancel it. See `AsyncClient.cancel`."""
+        """Cancel it; one whose result is here has ended. See `AsyncClient.cancel`."""
+        if self._found is not None:
+            return False  # which was acknowledged: nodes may have forgotten the request by now
         return await self._client.cancel(self.request_id)

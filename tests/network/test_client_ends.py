@@ -235,6 +235,17 @@ def test_client_is_for_one_loop_and_one_process(monkeypatch: pytest.MonkeyPatch)
     play(test)
 
 
+def test_ticket_whose_result_is_known_is_not_cancelled_whatever_nodes_remember() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        async with AsyncClient(nodes[0].address) as client:
+            ticket = await client.submit("echo", Payload(b"a"))
+            await ticket.result()
+            assert await ticket.cancel() is False
+        assert nodes[0].truth.cancelled == []
+
+    play(test)
+
+
 def test_map_keeps_so_many_in_flight_and_the_order() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         [node] = nodes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from raftbatch.client import AsyncClient, ClientOptions
+import pytest
+
+from raftbatch.client import AsyncClient, ClientOptions, link
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, FakeSession, infer_all, play
 
@@ -32,8 +34,11 @@ def test_tenant_whose_requests_fill_the_node_says_nothing_meanwhile() -> None:
     play(test)
 
 
-def test_client_that_wishes_it_asks_the_node_that_it_knows() -> None:
+def test_client_that_wishes_it_asks_the_node_that_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It knows all by then, and goes to another only where that one cannot help."""
+    monkeypatch.setattr(link, "_DOUBT_S", 20.0)  # this process may stand still, and all with it
 
     async def test(nodes: list[FakeNode]) -> None:
         leader, follower, _ = nodes
