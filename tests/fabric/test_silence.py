@@ -22,7 +22,7 @@ from tests.tidy.tree import ROOT
 
 pytestmark = [*needs_namespaces, pytest.mark.slow]
 
-_ROUNDS = 2
+_ROUNDS = 3
 _ROUNDS_MAX = 12
 _COST_S = 2.0
 _MODEL = """
@@ -98,8 +98,9 @@ def test_leader_that_falls_silent_costs_callers_less_than_two_seconds(
 ) -> None:
     cluster, caller = stage
     costs: list[float] = []
-    # A machine with other things to do may take longer at times, and not each time.
-    while len(costs) < _ROUNDS or min(costs) >= _COST_S:
+    # Callers have a fair clock. Still a machine with other things to do may take longer at times,
+    # but not as a rule; and one good round among bad ones shows nothing.
+    while len(costs) < _ROUNDS or sorted(costs)[len(costs) // 2] >= _COST_S:
         assert len(costs) < _ROUNDS_MAX, costs
         _answered(cluster, caller)
         old = cluster.leader()
