@@ -63,7 +63,7 @@ SCHEDULER = [
         _CORE + "snapshot",
         "state.rate_ended, state.drained_per_s = values[14:]\n",
         "state.rate_ended, _ = values[14:]\n",
-        3,
+        5,
     ),
     # Log time.
     Mutant(
@@ -263,7 +263,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        2,
+        24,
     ),
     # The feed.
     Mutant(
@@ -271,7 +271,7 @@ SCHEDULER = [
         _NODE + "feed",
         "            if isinstance(effect, _OF_EXECUTORS):\n",
         "            if isinstance(effect, _OF_EXECUTORS) and not isinstance(effect, Revoked):\n",
-        13,
+        7,
     ),
     Mutant(
         "feed-forgets-an-assignment",

@@ -21,7 +21,7 @@ _SEEDS = {
     "late-request-assigned": 1,
     "lapse-without-attempt": 0,
     "death-always-a-failure": 0,
-    "lapsed-slot-returned-at-once": 13,
+    "lapsed-slot-returned-at-once": 7,
     "bisected-out-of-order": 16,
     "half-of-several-with-all-attempts": 16,
     "slot-freed-with-the-first-part": 7,
