@@ -39,9 +39,9 @@ class FakeLink:
     """As much of a link as a message needs."""
 
     def __init__(self) -> None:
-        self.opened = pb.Opened(in_flight_max=1000, message_bytes_max=1 << 20)
+        self.opened = pb.Opened(message_bytes_max=1 << 20)
+        self.room = 1000
         self.asks: dict[int, Ask] = {}
-        self.controls: dict[int, object] = {}
 
 
 def test_request_is_sent_as_it_was_asked_for() -> None:
