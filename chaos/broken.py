@@ -28,6 +28,7 @@ class Broken:
         mutants: that make it.
         found_by: a run that finds it: workload, nemeses, seconds, seed.
         rules: of which at least one is among the findings.
+        is_sure: whether each such run finds it: real processes are never twice alike.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Broken:
     mutants: tuple[Mutant, ...]
     found_by: tuple[str, tuple[str, ...], float, int]
     rules: tuple[str, ...]
+    is_sure: bool = True
 
 
 def _mutant(name: str, module: str, old: str, new: str) -> Mutant:
@@ -91,10 +93,11 @@ _ALL = (
             _mutant(
                 "refuses-what-it-took",
                 "coordinator.submitting",
-                "            case Verdict.OK:\n",
-                "            case Verdict.OK if result.index % 8 == 0:\n"
+                "        if type(result) is Landed and not result.verdict:  # as mostly\n",
+                "        if type(result) is Landed and not result.verdict:\n"
+                "            if result.index % 8 == 0:\n"
                 "                self.refuse(place, error_of(Verdict.INVALID_REQUEST, 'no', 0))\n"
-                "            case Verdict.OK:\n",
+                "                return\n",
             ),
         ),
         ("submit", (), 4.0, 1),
@@ -185,9 +188,16 @@ _ALL = (
                 "    entries_inflight_max: int = 2\n",
                 "    entries_inflight_max: int = 64\n",
             ),
+            _mutant(  # else they gather, and wait for what never lands
+                "no-gathering",
+                "coordinator.leader_parts",
+                "    return in_flight < _SMALL_BYTES or waiting >= _LARGE_BYTES\n",
+                "    return True\n",
+            ),
         ),
         ("submit", ("isolate-leader",), 12.0, 1),
-        ("lost-ticket",),
+        ("lost-ticket", "doubled-admission"),
+        is_sure=False,
     ),
     Broken(
         "fsync-off",

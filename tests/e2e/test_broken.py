@@ -12,8 +12,9 @@ from chaos.real import Asked, run
 from chaos.worlds import namespaces
 
 _WIDTH = 4  # is enough, and leaves less to judge
-_WITHOUT_ROOT = [name for name, each in BROKEN.items() if not each.found_by[1]]
-_WITH_ROOT = [name for name, each in BROKEN.items() if each.found_by[1]]
+_SURE = {name: each for name, each in BROKEN.items() if each.is_sure}
+_WITHOUT_ROOT = [name for name, each in _SURE.items() if not each.found_by[1]]
+_WITH_ROOT = [name for name, each in _SURE.items() if each.found_by[1]]
 
 
 def _asked(folder: Path, name: str) -> Asked:
