@@ -285,6 +285,6 @@ class LocalCluster:
             # On a directory that is not empty this flag does nothing.
             arguments = ["serve", "--node", name, "--config", config, "--bootstrap"]
         try:
-            self._processes[name] = LocalProcess(name, arguments, self.log_file(name))
+            self._processes[name] = LocalProcess(arguments, self.log_file(name))
         except OSError as error:
             raise CannotStart(f"{name} cannot be begun: {error}") from None
