@@ -258,19 +258,6 @@ class InFlight:
             view.spare -= sum([model_id not in view.held for model_id in view.models])
         view.is_able = executor.takes_new and executor.executor not in self.closed
 
-    def rows_of(self, number: int) -> int:
-        """Return the rows of a batch, sealed or being sealed."""
-        batch = self._state.batches.get(number)
-        if batch is not None:
-            return batch.rows
-        sealed = self.sealing.get(number)
-        return sealed.rows if sealed is not None else 0
-
-    def _model_of(self, number: int) -> ModelId:
-        """Return the model version of a batch that is sealed, or being sealed."""
-        batch = self._state.batches.get(number)
-        return (batch or self.sealing[number]).key[:2]
-
     def _about(self, batch: int, flight: Flight) -> None:
         self.busy[batch] = self.busy.get(batch, 0) + 1
         flight.batches.append(batch)
@@ -284,8 +271,8 @@ class InFlight:
         flight.models.append(model_id)
 
     def _slot(self, record: r.Assign | r.Complete, sign: int, flight: Flight) -> None:
-        rows = self.rows_of(record.batch)
-        model_id = self._model_of(record.batch)
+        batch = self._state.batches.get(record.batch) or self.sealing[record.batch]
+        model_id, rows = batch.key[:2], batch.rows
         slots = self._slots.setdefault((record.executor, record.incarnation), _Slots())
         slots.add(model_id, rows, sign)
         slots.count += 1
