@@ -127,18 +127,24 @@ def test_what_waits_for_room_can_be_dropped_and_forgotten(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
+async def _unread(node: ScriptedNode, channel: grpc.aio.Channel) -> Any:
+    """Return a session of whose two hundred outcomes, of 100 KB each, nothing is read."""
+    api = node.scripted
+    session = await opened(channel)
+    await session.write(submissions(*range(200)))
+    await api.until(lambda: len(api.watching) == 200)
+    for number in range(200):
+        api.end(f"r{number}", outcome(f"r{number}", bytes(100_000)))
+        if number % 10 == 0:
+            await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
+    return session
+
+
 def test_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     """What comes for it is not held for ever: it is dropped, and it is told so if it ever reads."""
 
     async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
-        api = node.scripted
-        session = await opened(channel)
-        await session.write(submissions(*range(200)))
-        await api.until(lambda: len(api.watching) == 200)
-        for number in range(200):
-            api.end(f"r{number}", outcome(f"r{number}", bytes(100_000)))
-            if number % 10 == 0:
-                await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
+        session = await _unread(node, channel)
         assert await broken(session) == "overloaded"
 
     run(tmp_path, test, SessionLimits(unread_bytes_max=5_000_000))
@@ -146,14 +152,7 @@ def test_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
 
 def test_client_that_never_reads_holds_no_session(tmp_path: Path) -> None:
     async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
-        api = node.scripted
-        session = await opened(channel)
-        await session.write(submissions(*range(200)))
-        await api.until(lambda: len(api.watching) == 200)
-        for number in range(200):
-            api.end(f"r{number}", outcome(f"r{number}", bytes(100_000)))
-            if number % 10 == 0:
-                await GatewayStub(channel).Nodes(pb.NodesRequest())  # turns of the loop
+        session = await _unread(node, channel)
         while node.on_stopping:  # it is there still
             await GatewayStub(channel).Nodes(pb.NodesRequest())
         (await opened(channel)).cancel()
