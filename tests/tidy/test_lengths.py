@@ -18,7 +18,7 @@ def check_lengths(sources: Sequence[Source], allowed: dict[str, str] = ALLOWED) 
     used = set()
     for source in sources:
         lengths = {source.path: (len(source.text.splitlines()), FILE_LINES_MAX)}
-        for node in ast.walk(source.syntax):
+        for node in source.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lengths[f"{source.path}:{node.name}"] = (_lines(node), FUNCTION_LINES_MAX)
         for name, (length, length_max) in lengths.items():

@@ -223,12 +223,12 @@ def banned_names(
 ) -> Iterator[tuple[ast.AST, str, str]]:
     """Yield where a banned name is imported or used, the name, and why it is banned."""
     known: dict[str, str] = {}  # what a local name stands for, as in `import time as t`
-    for node in ast.walk(source.syntax):
+    for node in source.nodes:
         for full, local, stands_for in _imported(source, node):
             known[local] = stands_for
             if name := _ban(full, banned):
                 yield node, name, banned[name]
-    for node in ast.walk(source.syntax):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute) and node.attr in methods:
             yield node, node.attr, methods[node.attr]
         head, dot, rest = _dotted(node).partition(".")

@@ -36,7 +36,7 @@ def check_purity(sources: Sequence[Source]) -> list[str]:
     for source in sources:
         for node, name, reason in banned_names(source, _BANNED_IN_CORE, BANNED_METHODS):
             complaints.append(source.at(node, f"{name} is banned in the core: {reason}"))
-        for node in ast.walk(source.syntax):
+        for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, float | complex):
                 complaints.append(source.at(node, "a float in the core"))
             if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):

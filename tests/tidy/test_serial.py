@@ -27,7 +27,7 @@ def check_serial(sources: Sequence[Source]) -> list[str]:
     for source in sources:
         if source.path.startswith(_ELSEWHERE):
             continue
-        for node in ast.walk(source.syntax):
+        for node in source.nodes:
             if isinstance(node, ast.ImportFrom) and source.imported_from(node).startswith(_REAL):
                 complaint = f"{node.module} is for tests in {', '.join(SERIAL)}"
                 complaints.append(source.at(node, complaint))

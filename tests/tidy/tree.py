@@ -39,6 +39,11 @@ class Source:
         """The parsed module."""
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All of its nodes; to walk costs as much as to parse, and each check looks at all."""
+        return list(ast.walk(self.syntax))
+
     @property
     def module(self) -> str:
         """The dotted name: `coordinator.raft` for `coordinator/raft/__init__.py`."""
