@@ -188,8 +188,8 @@ async def deadline_where_all_are_busy(stage: Stage) -> None:
     before = sum(stage.executor.batches.values())
     loop = asyncio.get_running_loop()
     waits: list[float] = []
-    # A machine with other things to do may answer later at times, and not each time.
-    while not waits or min(waits) >= 1.1:
+    # A machine with other things to do may answer later at times, and not mostly.
+    while len(waits) < 3 or sorted(waits)[len(waits) // 2] >= 1.1:
         assert len(waits) < TRIES_MAX, waits
         began = loop.time()
         with pytest.raises(DeadlineExceeded):

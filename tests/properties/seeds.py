@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from chaos.runner import run_seeds, summary
 
-RUN = {"raft": 300, "scheduler": 88, "diverging": 30, "founding": 2000, "journal": 2000}
+RUN = {"raft": 300, "scheduler": 88, "diverging": 60, "founding": 4000, "journal": 2000}
 """Of each suite the seeds below this are run, whether anything was found there before or not."""
 
 PROCESSES = min(2, os.cpu_count() or 1)

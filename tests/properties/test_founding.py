@@ -26,7 +26,7 @@ def test_founding_seeds() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(QUICK, RUN["founding"], CHUNK))
 def test_founding_more_seeds(first: int) -> None:
-    """And many more."""
+    """And some thousands more."""
     assert run_seeds(range(first, first + CHUNK))["joined"] > 0
 
 
