@@ -17,7 +17,10 @@ from chaos.worlds.points import missed, without_points
 from tests.properties.seeds import RUN, expect_all, run_all
 
 QUICK = range(6)
-REMEMBERED = (2487,)  # a leader stands down after the heal: its write began on a slow disk before
+REMEMBERED = (
+    2487,  # a leader stands down after the heal: its write began on a slow disk before
+    2771,  # a node joins through a window of one entry per round trip: half a minute, steadily
+)
 HAPPENS = ("acks", "reads", "crashes", "installs", "transfers", "changes", "joins", "wipes")
 CHUNK = 25  # small enough that two workers end together
 _POINTS_MIN = 10  # of some fifty, in a chunk; in all three hundred seeds it is nearly every one
