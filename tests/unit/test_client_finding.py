@@ -14,7 +14,6 @@ from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
 from tests.unit.memory_network import run
 
-
 ROUND_TRIP_S = 0.001
 
 
