@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _GROUP_MAX = 1024  # requests of one message; the protocol's bound is 4096
 _GROUP_BYTES_MAX = 1 << 20  # of one message, unless one request alone is larger
+_MANY = 4096  # asks that wait: looked through each time that there are twice as many
 _OVERHEAD_BYTES = 32  # of a request, beside its head and its inputs
 _SUBMISSIONS = tag_of(pb.SessionRequest, "submissions")
 _NUMBER = tag_of(pb.Submission, "number")
@@ -140,6 +141,7 @@ class Ready:
 
     def __init__(self) -> None:
         self._asks: deque[Ask] = deque()
+        self._many = _MANY  # beyond it, what was given up is looked for
 
     def __len__(self) -> int:
         """Return how many there are, given up ones among them."""
@@ -147,6 +149,9 @@ class Ready:
 
     def put(self, ask: Ask) -> None:
         """Add one."""
+        if len(self._asks) >= self._many:  # nothing is taken out while nobody leads
+            self._asks = deque(each for each in self._asks if not each.answer.done())
+            self._many = max(_MANY, 2 * len(self._asks))
         self._asks.append(ask)
 
     def put_first(self, asks: Sequence[Ask]) -> None:

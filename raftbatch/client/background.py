@@ -28,7 +28,7 @@ _ID_BYTES_MAX = 4 * NAME_LENGTH_MAX + 3  # `checks` lets no other in
 
 _ENOUGH = 256  # acknowledgements that are worth a message of their own
 _SOON_S = 0.05  # fewer wait so long for others
-_HELD_MAX = 1 << 17  # beyond that the oldest is left to its retention
+_HELD_MAX = 1 << 17  # beyond that the oldest is left to its retention, or goes on
 
 RETRIED = (
     "not_leader",
@@ -103,10 +103,18 @@ class Background:
             future = asyncio.get_running_loop().create_future()
             self._cancelled[request_id] = future
             self._cancels[request_id] = None
+            if len(self._cancels) > _HELD_MAX:
+                self._forget(next(iter(self._cancels)))
             self._unread[request_id] = unread
             if not self._is_pausing:
                 self._wake()
         return future
+
+    def _forget(self, request_id: str) -> None:
+        """Leave a request to itself: no node has taken its cancel, and too many wait for one."""
+        del self._cancels[request_id]
+        why = f"{request_id} was not cancelled: {_HELD_MAX} others wait for a node"
+        self._tell(request_id, OutcomeUnknown(why))
 
     def take(self, most: int, message_bytes_max: int) -> list[Control]:
         """Return what is to be said now; it is owed from then on.

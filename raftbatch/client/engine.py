@@ -80,7 +80,8 @@ class Engine:
         """
         if self._is_closed or self.pending >= self._options.pending_max:
             self._check_open()
-            raise Overloaded(f"{self.pending} calls are under way in this client already")
+            said = f"{self.pending} calls are under way in this client already (pending_max)"
+            raise Overloaded(f"{said}: wait for some of them")
         if limit_s is not None:
             self._deadlines.add(ask, limit_s, is_cancelled)
         self._ready.put(ask)
