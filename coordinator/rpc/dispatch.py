@@ -21,7 +21,7 @@ from coordinator.node import Node
 from coordinator.rpc.asks import bounded
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.loads import load_of
-from coordinator.rpc.pieces import pieces
+from coordinator.rpc.pieces import PIECE_BYTES, pieces
 from raftbatch import records as r
 from raftbatch.codec import MODELS_MAX
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
@@ -87,10 +87,12 @@ class DispatchService:
             tail = await self._node.api.tail(
                 request.executor, request.incarnation, held, request.seen_index
             )
+            most = self._node.config.server.message_bytes_max
+            piece_bytes = min(PIECE_BYTES, most // 2)  # with room for what the first says besides
             try:
                 while True:
                     message = await tail.next()
-                    for piece in pieces(message):
+                    for piece in pieces(message, piece_bytes):
                         await context.write(piece)
                     del message  # else its payloads would be held until there is another
             finally:
