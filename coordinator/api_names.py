@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from coordinator.answers import error_of
 from coordinator.api_base import ApiBase, Name
+from coordinator.core.admission import retry_after_ms
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.proposer import copy_of
 from coordinator.submission import check_name
@@ -126,6 +127,11 @@ class NamesApi(ApiBase):
         for _, request_id in names:
             check_name("request id", request_id)
 
+    def _retry_ms(self, verdict: Verdict) -> int:
+        """Return when to come back with what was refused; 0: never, by itself."""
+        for_load = (Verdict.OVERLOADED, Verdict.QUOTA_EXCEEDED)
+        return retry_after_ms(self._replica.state) if verdict in for_load else 0
+
     async def _for_part(
         self,
         kind: type[r.Cancel | r.Acknowledge | r.Forget],
@@ -151,5 +157,5 @@ class NamesApi(ApiBase):
                 found.append(InvalidRequest(_NO_OUTCOME))
             else:
                 message = said.get(place, "")
-                found.append(error_of(verdict, message, landed.retry_after_ms))
+                found.append(error_of(verdict, message, self._retry_ms(verdict)))
         return found

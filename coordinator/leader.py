@@ -116,7 +116,7 @@ class Leader:
             if not isinstance(error, NoLeader) or self._is_closed:
                 raise error
             if len(self._waiting) >= self._config.pending_items_max:
-                raise NoLeader("no leader is ready, and many wait for one already")
+                raise NoLeader("many wait for one already", retry_after_ms=self._config.retry_ms)
             change: asyncio.Future[bool] = self._loop.create_future()
             timer = self._loop.call_at(due, _give_up, change)
             self._waiting[change] = None

@@ -237,7 +237,8 @@ class Inbox:
             payload: bytes of payload and parameters.
             done: told.
         """
-        size = REQUEST_BYTES + payload + len(name)
+        texts = len(name) + len(admission.key[2]) + len(admission.traceparent)
+        size = REQUEST_BYTES + payload + texts
         ask = Ask(admission, done, size, name)
         self.items += 1
         self.size += size

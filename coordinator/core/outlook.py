@@ -15,7 +15,7 @@ from heapq import heappush
 from itertools import islice
 
 from coordinator.core import effects as e
-from coordinator.core.admission import has_room, retry_after_ms
+from coordinator.core.admission import has_room, has_share, retry_after_ms
 from coordinator.core.flights import Flight, InFlight
 from coordinator.core.placement import ExecutorView
 from coordinator.core.queues import ModelView
@@ -152,11 +152,13 @@ class Outlook:
         every = _with(count, rows, size, uses, None)
         if not has_room(state, every[0]) or not state.all_use.fits(*every):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        if model.fits(*every) and own.fits(*every):
+        is_roomy = model.fits(*every) and own.fits(*every)
+        if is_roomy and has_share(state, tenant, own, every[0]):
             return e.Verdict.OK, 0  # mostly: if all of it were for this version and tenant
         if not model.fits(*_with(count, rows, size, uses, model_id)):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        if not own.fits(*_with(count, rows, size, uses, tenant)):
+        of_tenant = _with(count, rows, size, uses, tenant)
+        if not (own.fits(*of_tenant) and has_share(state, tenant, own, of_tenant[0])):
             return e.Verdict.QUOTA_EXCEEDED, retry_after_ms(state)
         return e.Verdict.OK, 0
 
