@@ -190,12 +190,16 @@ def _run_real(asked: Asked) -> None:
 
 @app.command()
 def selection(
-    time: Annotated[float, typer.Option(help="Seconds of faults in each run; 0: 20.")] = 0.0,
+    time: Annotated[float, typer.Option(help="Seconds of faults in each run; 0: 18.")] = 0.0,
+    keep: Annotated[
+        bool, typer.Option(help="Keep the results of runs that found nothing, too.")
+    ] = True,
 ) -> None:
     """Run the selection of `make chaos` over real processes. Exit code 1 if a promise broke."""
     from chaos import selection as chosen
 
-    _end(dict(chosen.run_all(time or chosen.TIME_S, partial(print, flush=True))))
+    say = partial(print, flush=True)
+    _end(dict(chosen.run_all(time or chosen.TIME_S, say, keeps=keep)))
 
 
 @app.command()

@@ -10,8 +10,8 @@ from coordinator.core.admission import has_room, is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.state import State
 from coordinator.core.usage import Usage
-from coordinator.leader_parts import Log
-from coordinator.proposer import Admission
+from coordinator.leader_parts import LeaderConfig, Log
+from coordinator.proposer import Admission, Inbox, copy_of
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.segments.reader import RETRY_AFTER_MS
 from coordinator.raft.standing import Role
@@ -72,6 +72,30 @@ def refused_for_load(
     if verdict is Verdict.QUOTA_EXCEEDED:
         return QuotaExceeded(_why_no_share(state, admission.tenant), retry_after_ms=retry_ms)
     return Overloaded(_why_no_room(state), retry_after_ms=retry_ms)
+
+
+def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, size: int) -> None:
+    """Refuse what would make too much wait, or wait for a log that takes nothing.
+
+    Args:
+        config: with the bounds.
+        inbox: what waits.
+        held: why the log takes nothing; None: it does.
+        size: of what comes, in bytes.
+
+    Raises:
+        PayloadTooLarge, Overloaded, or what is held, a copy. Definite.
+    """
+    if held is not None:
+        raise copy_of(held)
+    if size > config.record_bytes_max:
+        most = config.record_bytes_max
+        raise PayloadTooLarge(f"{size} bytes are more than record_bytes_max = {most}")
+    if inbox.items >= config.pending_items_max or inbox.size + size > config.pending_bytes_max:
+        raise Overloaded(
+            f"{inbox.items} things of {inbox.size} bytes wait for an entry already",
+            retry_after_ms=config.retry_ms,
+        )
 
 
 def _why_no_share(state: State, tenant: str) -> str:

@@ -70,6 +70,7 @@ class ServedCluster:
         file: the configuration file.
         processes: the last one of each node.
         programs: what a node is started with, where that is not `raftbatch`.
+        starts_anew: whether each has an interpreter started for it: see `Process`.
         peers, clients, https: addresses, by node; the last of HTTP.
     """
 
@@ -88,6 +89,7 @@ class ServedCluster:
         self.file = str(folder / "cluster.toml")
         self.processes: dict[str, Process] = {}
         self.programs: dict[str, Sequence[str]] = {}
+        self.starts_anew = False
         self.address = address = address or loopback()
         free = free_ports(3 * len(nodes), address)
         self.peers = {node: f"{address}:{free.pop()}" for node in nodes}
@@ -144,7 +146,7 @@ class ServedCluster:
         assert node not in self.processes or not self.processes[node].is_up
         program = self.programs.get(node, RAFTBATCH)
         command = [*program, "serve", "--node", node, "--config", file or self.file, *flags]
-        process = self._stack.enter_context(Process(command))
+        process = self._stack.enter_context(Process(command, anew=self.starts_anew))
         self.processes[node] = process
         return process
 

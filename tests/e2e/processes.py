@@ -1,7 +1,8 @@
 """One `raftbatch serve` as a process: what it says, how it is stopped, and that it is reaped.
 
 Used by: `cluster`, tests. Whoever starts a process owns it: leaving its context
-kills it, whatever state it is in.
+kills it, whatever state it is in. Most are forked, see `forks`; a test of how a process begins
+has it start anew.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
+from tests.e2e import forks
 from tests.tidy.tree import ROOT
 
 LIMIT_S = 60.0
@@ -33,24 +36,40 @@ class Process:
     Args:
         arguments: the command.
         environment: added to ours.
+        anew: whether the interpreter is started for it, though it is one of `RAFTBATCH`.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        anew: bool = False,
+    ):
         self._lines: list[str] = []
         self._begun = b""  # of a line that has not come whole
         self._is_open = True
         self._changed = threading.Condition()
         self._is_paused = False
-        self._process = subprocess.Popen(
-            arguments,
-            cwd=ROOT,
-            env=os.environ | (environment or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        assert self._process.stderr is not None
-        self._pipe = self._process.stderr.fileno()
+        self._process: subprocess.Popen[bytes] | forks.Forked
+        self._pipe, theirs = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        try:
+            if environment is None and not anew and _can_be_forked(arguments):
+                given = arguments[len(RAFTBATCH) :]
+                self._process = forks.begin(given, {}, (nothing, nothing, theirs))
+            else:
+                self._process = subprocess.Popen(
+                    arguments,
+                    cwd=ROOT,
+                    env=os.environ | (environment or {}),
+                    stdin=nothing,
+                    stdout=nothing,
+                    stderr=theirs,
+                )
+        finally:
+            os.close(nothing)
+            os.close(theirs)
         os.set_blocking(self._pipe, False)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -149,8 +168,11 @@ class Process:
     def _end(self) -> int:
         status = self._process.wait(LIMIT_S)
         self._reader.join(LIMIT_S)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        with self._changed:
+            self._is_open = False
+            if self._pipe >= 0:
+                os.close(self._pipe)
+                self._pipe = -1
         return status
 
     def _read(self) -> None:
@@ -186,15 +208,43 @@ class Process:
             self._changed.notify_all()
 
 
-def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a `raftbatch` command to its end."""
+def run(
+    *arguments: str, stdin: str | None = None, anew: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run a `raftbatch` command to its end; `anew` is as that of `Process`."""
+    environment = {"COLUMNS": "200", "TERM": "dumb"}
+    command = [*RAFTBATCH, *arguments]
+    if stdin is None and not anew and _can_be_forked(command):
+        return _run_forked(arguments, environment)
     return subprocess.run(
-        [*RAFTBATCH, *arguments],
+        command,
         cwd=ROOT,
-        env=os.environ | {"COLUMNS": "200", "TERM": "dumb"},
+        env=os.environ | environment,
         timeout=LIMIT_S,
         input=stdin,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _run_forked(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    with TemporaryFile() as nothing, TemporaryFile() as output, TemporaryFile() as complaints:
+        streams = (nothing.fileno(), output.fileno(), complaints.fileno())
+        process = forks.begin(arguments, environment, streams)
+        try:
+            status = process.wait(LIMIT_S)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(LIMIT_S)
+        said = []
+        for file in (output, complaints):
+            file.seek(0)
+            said.append(file.read().decode())
+    return subprocess.CompletedProcess([*RAFTBATCH, *arguments], status, *said)
+
+
+def _can_be_forked(command: Sequence[str]) -> bool:
+    return forks.ARE_THERE and tuple(command[: len(RAFTBATCH)]) == RAFTBATCH

@@ -269,7 +269,8 @@ options = {{ mark = "!" }}
 def test_executor_that_finds_nobody_stops_when_it_is_told_to(tmp_path: Path) -> None:
     (tmp_path / "shout.py").write_text(MODEL, encoding="utf-8")
     served = ServedCluster(tmp_path, ("n1",), SETTINGS.format(timeout_us=0), replica="scheduler")
-    with Process([*RAFTBATCH, "executor", "--id", "gpu-1", "--config", served.file]) as executor:
+    command = [*RAFTBATCH, "executor", "--id", "gpu-1", "--config", served.file]
+    with Process(command, anew=True) as executor:
         executor.wait_for("model.loaded", count=2)
         assert executor.terminate() == 0
         assert [each["event"] for each in executor.events][-2:] == [

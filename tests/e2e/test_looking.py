@@ -118,7 +118,7 @@ def test_tail_follows_what_an_infer_does_whichever_node_dies(tmp_path: Path) -> 
             places = [each["index"] for each in found]
             assert places == sorted(places)
             assert set(range(places[0], places[-1])) <= set(places), "each once, and none left out"
-        told = command("request", "show", "a", *where)
+        told = command("request", "show", "a", *where, anew=True)
         assert "ok" in told
         assert "sealed into batch" in told
 
@@ -184,7 +184,7 @@ def test_what_the_log_tells_no_more_is_said_and_taken_from_the_state(tmp_path: P
         assert "assigned to x1" in last
         never = command("request", "show", "never", *where, status=1)
         assert f"of which entries {first} to" in never
-        batch = command("batch", "show", "1", *where, status=1)
+        batch = command("batch", "show", "1", *where, status=1, anew=True)
         assert "nothing is known of batch 1" in batch
 
 

@@ -74,7 +74,7 @@ def test_empty_directory_without_a_flag(one: ServedCluster) -> None:
 
 def test_no_such_node(one: ServedCluster) -> None:
     command = [*RAFTBATCH, "serve", "--node", "n7", "--config", one.file]
-    with Process(command) as process:
+    with Process(command, anew=True) as process:
         assert "there is no node 'n7', only n1" in refusal(process, 2)
 
 

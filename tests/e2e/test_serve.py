@@ -6,10 +6,12 @@ import json
 import shutil
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.e2e import processes
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.processes import run
 
@@ -131,6 +133,8 @@ def test_nodes_wait_for_one_that_is_missing_and_say_so(cluster: ServedCluster) -
 
 @pytest.mark.slow
 def test_commands_find_the_leader_and_say_what_they_did(cluster: ServedCluster) -> None:
+    run = partial(processes.run, anew=True)
+    cluster.starts_anew = True
     cluster.start_all("--bootstrap")
     leader = cluster.leader()
     heir, other = [node for node in cluster.processes if node != leader]

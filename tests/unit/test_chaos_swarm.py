@@ -1,4 +1,4 @@
-"""The swarm of real runs: what a seed draws, and that the first finding ends it."""
+"""Many real runs: what a seed of the swarm draws, what ends it, and what stays of a selection."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from chaos import selection
 from chaos.checkers.process_values import Finding
 from chaos.nemeses import NEMESES
 from chaos.real import Asked
 from chaos.running import Verdict
 from chaos.swarm import drawn, run_all
 from chaos.workloads import WORKLOADS
+from chaos.worlds import namespaces
 from raftbatch.errors import CannotStart
 
 ALL = ("network", "disk", "power", "preload", "memory")
@@ -70,3 +74,45 @@ def test_run_that_cannot_be_is_no_success(tmp_path: Path) -> None:
     counts = run_all(range(1, 9), 1.0, said.append, play, tmp_path)
     assert (counts["runs"], counts["violations"]) == (0, 1)
     assert "it could not run: no cluster" in said
+
+
+def _selected(said: list[str], folder: Path, wrong: dict[int, Exception | Finding]) -> Counter[str]:
+    return selection.run_all(1.0, said.append, keeps=False, play=_playing(wrong), results=folder)
+
+
+def test_selection_goes_on_and_keeps_what_found_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "missing", str)
+    said: list[str] = []
+    seeds = [seed for _, _, seed in selection.SELECTION]
+    wrong: dict[int, Exception | Finding] = {
+        seeds[1]: Finding("lost-ticket", "r1 is lost"),
+        seeds[2]: CannotStart("no cluster"),
+    }
+    counts = _selected(said, tmp_path, wrong)
+    ended = len(seeds) - 1
+    expected = Counter(runs=len(seeds), faults=2 * ended, outcomes=7 * ended, violations=2)
+    assert counts == expected
+    kept = sorted(int(each.name.rpartition("-")[2]) for each in (tmp_path / "selection").iterdir())
+    assert kept == sorted(seeds[1:3])
+    told = [line for line in said if line.startswith("== ")]
+    assert len(told) == 2 * len(seeds)
+    assert told[1].startswith("== 1 of 11: passed")
+    assert f"FAILED, all of it is in {tmp_path}" in told[3]
+    assert "it could not run: no cluster" in told[5]
+
+
+@pytest.mark.parametrize("is_ci", [False, True])
+def test_selection_says_what_cannot_be_done_here_and_ci_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ci: bool
+) -> None:
+    monkeypatch.setattr(namespaces, "missing", lambda: "needs root")
+    monkeypatch.setenv("CI", "true" if is_ci else "")
+    said: list[str] = []
+    counts = _selected(said, tmp_path, {})
+    assert counts["skipped"] > 0
+    assert counts["violations"] == (counts["skipped"] if is_ci else 0)
+    skipped = [line for line in said if ": skipped: " in line]
+    assert len(skipped) == counts["skipped"]
+    assert all(line.endswith("needs root") for line in skipped)
