@@ -39,6 +39,7 @@ from chaos.worlds.namespaces import (
     enter,
     remove_namespace,
 )
+from chaos.worlds.owners import Unable
 from chaos.worlds.switch import Counts, Rule
 
 MTU_BYTES = 9_000
@@ -276,7 +277,7 @@ class Fabric:
         except ConnectionError:
             answer = b""
         if not answer:
-            raise RuntimeError("the switch has ended")
+            raise Unable("the switch has ended")
         said: list[list[Any]] = json.loads(answer)
         return said
 
