@@ -38,6 +38,7 @@ from chaos.worlds.namespaces import (
     enter,
     remove_namespace,
 )
+from chaos.worlds.owners import Unable
 from chaos.worlds.switch import Counts, Rule
 from raftbatch.closing import Closing
 
@@ -263,7 +264,7 @@ class Fabric(Closing):
         except ConnectionError:
             answer = b""
         if not answer:
-            raise RuntimeError("the switch has ended")
+            raise Unable("the switch has ended")
         said: list[list[Any]] = json.loads(answer)
         return said
 

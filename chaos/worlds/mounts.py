@@ -29,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from chaos.worlds.owners import lives, own_name, owner_in, owner_of
+from chaos.worlds.owners import Unable, lives, own_name, owner_in, owner_of
 from raftbatch.closing import Closing
 
 Kind = Literal["loop", "tmpfs"]
@@ -157,7 +157,7 @@ class Disk(Closing):
         while True:
             try:
                 return run("umount", str(self.path))
-            except RuntimeError as error:
+            except Unable as error:
                 if "busy" not in str(error) or time.monotonic() > end_s:
                     raise
                 time.sleep(_AGAIN_S)
@@ -189,17 +189,21 @@ def clean() -> list[str]:
         _let_go(path)
         removed.append(path)
     for device in loops():
-        with suppress(RuntimeError):  # it went with its mount, meanwhile
+        with suppress(Unable):  # it went with its mount, meanwhile
             run("losetup", "--detach", device)
             removed.append(device)
     return removed
 
 
 def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
-    """Run a command, whose words are shown if it fails."""
+    """Run a command.
+
+    Raises:
+        Unable: it fails; its words are in the message.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in accepted:
-        raise RuntimeError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
+        raise Unable(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
 
 
 def _mount_tmpfs(name: str, path: Path, size_bytes: int, undo: ExitStack) -> None:
@@ -211,7 +215,7 @@ def _let_go(path: str) -> None:
     """Unmount, though somebody may look at it: at a loop device, who looks for a free one."""
     try:
         run("umount", path)
-    except RuntimeError:
+    except Unable:
         run("umount", "--lazy", path)
 
 
