@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import Protocol
 
-from executor.frames import LENGTH, Frame, Load, decode, encode
+from executor.frames import LENGTH, Frame, Load, encode, heard
 from executor.loading import said
 
 _BUFFER_BYTES = 1 << 20
@@ -131,7 +131,7 @@ class _RealChild:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         try:
-            return decode(body)
+            return heard(body)
         except Exception as error:  # noqa: BLE001 - whatever a model wrote there
             self._distrust(said(error))
             return None
