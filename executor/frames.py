@@ -25,6 +25,9 @@ from raftbatch.tensors import RANK_MAX, TENSORS_MAX
 
 LENGTH = struct.Struct("<I")
 
+PIPE_CLOSED = 97
+"""Exit status of a child that finds its own end of a pipe closed, as a model can do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:

@@ -20,7 +20,7 @@ from executor.core.reports import RESULT_TOO_LARGE
 from executor.core.values import Answer, Failure, Outcome
 from executor.failures import OUT_OF_MEMORY, failure_of, let_go
 from executor.frames import Batch, Load
-from executor.loading import CannotLoad, content_hash, load_class, said
+from executor.loading import CannotLoad, attribute, content_hash, load_class, said
 from executor.model import NUMPY, Context, tensors_of
 from executor.model import Batch as ModelBatch
 from raftbatch.errors import InvalidRequest
@@ -65,9 +65,9 @@ class Runtime:
         self._clock = clock
         self._load = load
         found = load_class(files, load)
-        self.backend: Backend = backend_of(load, getattr(found, "backend", NUMPY))
+        self.backend: Backend = backend_of(load, attribute(load, found, "backend", NUMPY))
         self.form = _form(load, found)
-        self.class_name = found.__name__
+        self.class_name = str(attribute(load, found, "__name__", ""))
         folder = str(PurePosixPath(load.file).parent) if load.file else ""
         context = Context(
             load.name,
@@ -93,11 +93,10 @@ class Runtime:
 
     def warm_up(self) -> Failure | None:
         """Run the model's warm-up, if it has one; return how it failed."""
-        warm_up = getattr(self._model, "warmup", None)
-        if warm_up is None:
-            return None
         try:
-            self.backend.call(warm_up)
+            warm_up = getattr(self._model, "warmup", None)
+            if warm_up is not None:
+                self.backend.call(warm_up)
         except BaseException as error:  # noqa: BLE001 - a model may raise anything
             return self._failure(error)
         return None
@@ -190,7 +189,7 @@ def _form(load: Load, found: type[Any]) -> collate.Form:
     columns = []
     for key, configured in (("inputs", load.inputs), ("outputs", load.outputs)):
         try:
-            of_class = tensors_of(getattr(found, key, ()) or ())
+            of_class = tensors_of(attribute(load, found, key, ()))
             of_file = tensors_of(configured)
         except InvalidRequest as error:
             raise CannotLoad(f"{load.name}: {key}: {error.message}") from None
