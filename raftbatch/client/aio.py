@@ -166,6 +166,8 @@ class AsyncClient:
             ticket = await client.submit("echo", {"text": "hello"})
             result = await ticket.result()
 
+        To cancel the await cancels the request, as that of `infer` does.
+
         Args:
             model, inputs, version, request_id, timeout_s, priority, parameters, traceparent:
                 see `infer`.

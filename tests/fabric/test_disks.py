@@ -12,6 +12,7 @@ import pytest
 
 from chaos.worlds import mounts
 from chaos.worlds.mounts import Disk, missing
+from chaos.worlds.owners import Unable
 from chaos.worlds.preloaded import Faults, Preload, compiler, make_library
 from tests.tidy.tree import ROOT
 
@@ -68,7 +69,7 @@ def test_renewal_waits_for_whoever_looks_at_the_disk(
     def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
         try:
             plain(*command, accepted=accepted)
-        except RuntimeError:
+        except Unable:
             os.close(looking.pop())
             raise
 
