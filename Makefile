@@ -51,7 +51,7 @@ test-quick: lint types ## everything but the slow tests: under three minutes
 	$(PYTEST) $(SHARED) -m "not slow and not serial"
 	$(PYTEST) -m "not slow and serial"
 
-test: lint types ## everything, on every Python found
+test: lint types ## everything, on every Python found, and real processes under faults (as root)
 	ci/test.sh $(BIN)/python
 
 test-pythons: $(STAMP) ## the unit tests, on every other supported Python found

@@ -20,7 +20,7 @@ from coordinator.proposer import REQUEST_BYTES, Admission, Done
 from raftbatch.fields import NAME_LENGTH_MAX
 
 _REST_BYTES = REQUEST_BYTES + 2 * NAME_LENGTH_MAX + 1
-"""What a request counts as in an inbox, beside its payload, at most."""
+"""What a request counts as in an inbox, beside payload, signature and trace context, at most."""
 
 
 def take_all(
@@ -43,7 +43,7 @@ def take_all(
     assert leadership.outlook is not None
     outlook, inbox = leadership.outlook, leadership.inbox
     key, tenant = admissions[0][:2]
-    keys, tenants, ids, _, rows, priorities, _, payloads, parameters, _ = zip(
+    keys, tenants, ids, _, rows, priorities, _, payloads, parameters, traces = zip(
         *admissions, strict=True
     )
     count = len(ids)
@@ -58,10 +58,11 @@ def take_all(
     names = [scope + each for each in ids]
     if len({*names}) != count or inbox.has_any(names):
         return False
+    rest = _REST_BYTES + len(key[2]) + max(map(len, traces))  # of each, beside its payload, at most
     if (
         most > config.record_bytes_max
         or inbox.items + count > config.pending_items_max
-        or inbox.size + size + count * _REST_BYTES > config.pending_bytes_max
+        or inbox.size + size + count * rest > config.pending_bytes_max
         or outlook.overload(key, tenant, sum(rows), size, inbox.uses, count)[0]
     ):
         return False

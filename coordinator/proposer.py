@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import add
 from typing import NamedTuple
 
 from coordinator.core.effects import Reply, Verdict, Verdicts
@@ -237,8 +236,7 @@ class Inbox:
             payload: bytes of payload and parameters.
             done: told.
         """
-        texts = len(name) + len(admission.key[2]) + len(admission.traceparent)
-        size = REQUEST_BYTES + payload + texts
+        size = _size_of(admission, name, payload)
         ask = Ask(admission, done, size, name)
         self.items += 1
         self.size += size
@@ -265,8 +263,7 @@ class Inbox:
         Args:
             admissions, names, payloads, dones: of each, as of one (`add_request`).
         """
-        sizes = [REQUEST_BYTES + len(name) for name in names]
-        sizes = [*map(add, sizes, payloads)]
+        sizes = [*map(_size_of, admissions, names, payloads)]
         self.items += len(names)
         self.size += sum(sizes)
         self._names.update(dict.fromkeys(names))
@@ -368,6 +365,12 @@ class Inbox:
                 use.size -= size
                 if not use.requests:
                     del self.uses[whose]
+
+
+def _size_of(admission: Admission, name: str, payload: int) -> int:
+    """Return what a request counts as in an entry, and where it waits for one, in bytes."""
+    texts = len(name) + len(admission.key[2]) + len(admission.traceparent)
+    return REQUEST_BYTES + payload + texts
 
 
 def _requests_of(record: Record) -> int:

@@ -45,7 +45,7 @@ from raftbatch.fields import (
     texts,
 )
 from raftbatch.kinds import LapseReason, Ran, Release
-from raftbatch.settings import Model, Policy, TenantLimits
+from raftbatch.packed_settings import pack_model, pack_policy, unpack_model, unpack_policy
 
 VERSION = 1
 """The newest version, which is written; all up to it are read."""
@@ -69,69 +69,6 @@ _model_names = each(fixed(_name, _name), MODELS_MAX)
 _requests = numbers(r.REQUESTS_MAX)
 KEY: Unpack = fixed(_name, _name, text(0, TEXT_LENGTH_MAX))
 """The kind of a batch key."""
-
-_TENANT: tuple[Unpack, ...] = (_name, _count, _count, _count)
-_POLICY: tuple[Unpack, ...] = (
-    *[_count] * (len(fields(Policy)) - 2),
-    each(lambda value: _with_share(value, _TENANT), 10_000),
-)
-_MODEL = fixed(
-    _name,
-    _name,
-    *[_count] * 2,
-    each(_positive, 32),
-    _count,
-    flag,
-    *[_count] * 13,
-    blob(1 << 20),
-    blob(1 << 20),
-)
-
-
-def pack_policy(policy: Policy) -> Packed:
-    """Return a policy as it is packed. Total. Deterministic.
-
-    Shares of outcomes came later: they stand at the end, where there are any.
-    """
-    *plain, tenants, share = [getattr(policy, field.name) for field in fields(policy)]
-    limits = tuple([_pack_tenant(one) for one in tenants])
-    return (*plain, limits, share) if share else (*plain, limits)
-
-
-def _pack_tenant(limits: TenantLimits) -> Packed:
-    *plain, share = [getattr(limits, field.name) for field in fields(limits)]
-    return (*plain, share) if share else tuple(plain)
-
-
-def unpack_policy(value: Packed) -> Policy:
-    """Return a policy. Raises ValueError."""
-    values = _with_share(value, _POLICY)
-    plain = cast("tuple[int, ...]", (*values[:-2], values[-1]))
-    limits = cast("tuple[tuple[str, int, int, int, int], ...]", values[-2])
-    names = [field.name for field in fields(Policy) if field.name != "tenants"]
-    settings = dict(zip(names, plain, strict=True))
-    return Policy(**settings, tenants=tuple([TenantLimits(*one) for one in limits]))
-
-
-def _with_share(value: Packed, kinds: tuple[Unpack, ...]) -> tuple[object, ...]:
-    """Take fields, and behind them a share; 0 where there is none, as in older logs."""
-    if type(value) is tuple and len(value) == len(kinds) + 1:
-        return cast("tuple[object, ...]", fixed(*kinds, _positive)(value))
-    return (*cast("tuple[object, ...]", fixed(*kinds)(value)), 0)
-
-
-def pack_model(model: Model) -> Packed:
-    """Return a model's settings as they are packed. Total. Deterministic."""
-    return _values(model)
-
-
-def unpack_model(value: Packed) -> Model:
-    """Return a model's settings. Raises ValueError."""
-    return Model(*cast("tuple[str, str]", _MODEL(value)))
-
-
-def _values(settings: Model) -> Packed:
-    return tuple([getattr(settings, field.name) for field in fields(settings)])
 
 
 class _Plain:

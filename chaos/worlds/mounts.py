@@ -27,10 +27,10 @@ import time
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from chaos.worlds.owners import Unable, lives, own_name, owner_in, owner_of
+from raftbatch.closing import Closing
 
 Kind = Literal["loop", "tmpfs"]
 
@@ -74,7 +74,7 @@ def shut_down(path: Path) -> None:
         os.close(descriptor)
 
 
-class Disk:
+class Disk(Closing):
     """See the module's docstring. It is mounted; leaving it unmounts it, and what it held is gone.
 
     Args:
@@ -107,19 +107,6 @@ class Disk:
                 self._mount()
                 undo.callback(self._unmount)
             self._undo = undo.pop_all()
-
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Unmount it."""
-        self.close()
 
     def close(self) -> None:
         """Unmount it, and forget what it held. Harmless when called twice."""

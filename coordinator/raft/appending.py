@@ -57,7 +57,7 @@ class Appending:
         """Take in entries of this term's leader, and answer.
 
         Raises:
-            Invariant: they contradict what is committed, or one is of a later term than its sender's.
+            Invariant: they contradict what is committed, or are of a later term than said.
         """
         standing, log = self._standing, self._standing.log
         prev, entries = message.prev_index, message.entries

@@ -17,10 +17,9 @@ from raftbatch.codec import (
     decode_entry,
     encode_entry,
     encode_record,
-    pack_policy,
-    unpack_policy,
 )
 from raftbatch.errors import InvalidRequest, Undecodable
+from raftbatch.packed_settings import pack_policy, unpack_policy
 from raftbatch.settings import Model, Policy, TenantLimits
 from tests.unit.record_examples import EXAMPLES, KEY, entry
 

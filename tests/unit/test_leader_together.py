@@ -53,6 +53,7 @@ def _drawn(rng: Random) -> Requests:
         "tenant": ("u",),
         "payload": (bytes(300), bytes(6000)),
         "timeout_ms": (30,),
+        "traceparent": ("00-1",),
     }
     found: Requests = []
     size = rng.choice([10, 10, 700])
