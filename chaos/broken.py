@@ -27,8 +27,9 @@ class Broken:
         description: in a line.
         mutants: that make it.
         found_by: a run that finds it: workload, nemeses, seconds, seed.
-        rules: of which at least one is among the findings.
-        is_sure: whether each such run finds it: real processes are never twice alike.
+        rules: all of which are among the findings, of each such run.
+        is_one_enough: whether one of the rules may be all that is found: what is lost hangs on
+            the moment.
     """
 
     name: str
@@ -36,12 +37,78 @@ class Broken:
     mutants: tuple[Mutant, ...]
     found_by: tuple[str, tuple[str, ...], float, int]
     rules: tuple[str, ...]
-    is_sure: bool = True
+    is_one_enough: bool = False
 
 
 def _mutant(name: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, module, old, new, "tests/e2e/test_broken.py")
 
+
+_SKIPS = _mutant(
+    "replica-skips",
+    "coordinator.replica",
+    "        if not entry.data or entry.is_config:\n",
+    "        if not entry.data or entry.is_config or (\n"
+    "            entry.index % 13 == 0 and 'n2' in __import__('sys').argv\n"
+    "        ):\n",
+)
+
+_SMALL = (
+    _mutant(
+        "outcome-is-another-when-asked-again",
+        "coordinator.answers",
+        "    return outcome\n",
+        "    asked = outcome_or_error.__dict__\n"
+        "    asked[outcome.name] = asked.get(outcome.name, 0) + 1\n"
+        "    if asked[outcome.name] == 1:\n"
+        "        return outcome\n"
+        "    return outcome._replace(kind=type(outcome.kind).CANCELLED)\n",
+    ),
+    _mutant(
+        "other-content-has-the-ticket-too",
+        "coordinator.api_requests",
+        "        is_same = verdict in (Verdict.KNOWN, Verdict.ENDED)\n        if is_same:\n",
+        "        if ticket or verdict is Verdict.KNOWN:\n",
+    ),
+    _mutant(
+        "one-too-many-counted",
+        "coordinator.rpc.admin",
+        "        requests=standing.requests,\n",
+        "        requests=standing.requests + 1,\n",
+    ),
+    _mutant(
+        "batch-given-twice",
+        "executor.agent",
+        "                    self._crew.send(number, _batch(run, given, places))\n",
+        "                    for _ in range(1 + (given.batch % 4 == 0)):\n"
+        "                        self._crew.send(number, _batch(run, given, places))\n",
+    ),
+    _mutant(  # a task that fails unseen, and a log that grows with each look at the node
+        "overview-fails-aside",
+        "coordinator.overview",
+        "    executors = list(state.executors.values())\n",
+        "    import asyncio, sys\n"
+        "    async def aside(): raise KeyError(1)\n"
+        "    asyncio.get_running_loop().create_task(aside())\n"
+        "    if 'n3' in sys.argv: sys.stderr.write('x' * (2 << 20) + '\\n')\n"
+        "    executors = list(state.executors.values())\n",
+    ),
+    _mutant(
+        "some-are-admitted-by-another-name-too",
+        "coordinator.leader",
+        "        inbox.add_request(name, admission, size, done)\n",
+        "        inbox.add_request(name, admission, size, done)\n"
+        "        if name.endswith('7'):\n"
+        "            other = admission._replace(request_id=admission.request_id + 'x')\n"
+        "            inbox.add_request(name + 'x', other, size, lambda _: None)\n",
+    ),
+    _mutant(
+        "results-in-another-order",
+        "executor.core.reports",
+        '            results=[b"" if answer.code else answer.result for _, answer in part],\n',
+        '            results=[b"" if x.code else x.result for _, x in part][::-1],\n',
+    ),
+)
 
 _ALL = (
     Broken(
@@ -62,7 +129,7 @@ _ALL = (
             ),
         ),
         ("submit", (), 4.0, 1),
-        ("lost-ticket", "doubled-outcome", "doubled-admission"),
+        ("doubled-admission", "doubled-outcome"),
     ),
     Broken(
         "slot-leaks",
@@ -84,7 +151,7 @@ _ALL = (
             ),
         ),
         ("submit", (), 4.0, 1),
-        ("leaked-slot", "stuck-request"),
+        ("leaked-slot",),
     ),
     Broken(
         "refuses-what-it-took",
@@ -106,18 +173,41 @@ _ALL = (
     Broken(
         "replica-skips",
         "the replica of n2 leaves out entries",
+        (_SKIPS,),
+        ("submit", (), 4.0, 1),
+        ("died",),
+    ),
+    Broken(
+        "differs-unseen",
+        "the replica of n2 leaves out entries, and nobody compares digests",
         (
+            _SKIPS,
             _mutant(
-                "replica-skips",
-                "coordinator.replica",
-                "        if not entry.data or entry.is_config:\n",
-                "        if not entry.data or entry.is_config or (\n"
-                "            entry.index % 13 == 0 and 'n2' in __import__('sys').argv\n"
-                "        ):\n",
+                "digests-not-compared",
+                "coordinator.agreement",
+                "        if own is None or self.is_over:\n",
+                "        if True:\n",
             ),
         ),
         ("submit", (), 4.0, 1),
-        ("died", "diverged-digest", "not-alive", "lost-ticket"),
+        ("diverged-digest",),
+    ),
+    Broken(
+        "careless",
+        "small bugs side by side, each of which another rule finds",
+        _SMALL,
+        ("submit", (), 4.0, 1),
+        (
+            "changed-outcome",
+            "foreign-ticket",
+            "miscounted",
+            "ran-too-often",
+            "stuck-request",
+            "traceback",
+            "unasked",
+            "unbounded-file",
+            "wrong-result",
+        ),
     ),
     Broken(
         "isolation-off",
@@ -195,9 +285,24 @@ _ALL = (
                 "    return True\n",
             ),
         ),
-        ("submit", ("isolate-leader",), 12.0, 1),
-        ("lost-ticket", "doubled-admission"),
-        is_sure=False,
+        ("submit", ("depose-leader",), 12.0, 4),
+        ("lost-ticket",),
+    ),
+    Broken(
+        "forwards-stale",
+        "a deposed leader has others propose what it said that it has not",
+        (
+            _mutant(
+                "forwards-stale",
+                "coordinator.leadership",
+                "        self.inbox.close(error)\n",
+                "        from chaos.stale import forward\n"
+                "        forward([each.what for each in self.inbox._queue])\n"
+                "        self.inbox.close(error)\n",
+            ),
+        ),
+        ("submit", ("scatter",), 14.0, 18),
+        ("failed-took-effect",),
     ),
     Broken(
         "fsync-off",
@@ -212,6 +317,7 @@ _ALL = (
         ),
         ("submit", ("power-loss-all",), 12.0, 1),
         ("lost-ticket", "lost-entry", "not-healed", "died"),
+        is_one_enough=True,
     ),
 )
 

@@ -20,8 +20,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, TextIO
+from typing import Any, Literal, TextIO
+
+from raftbatch.closing import Closing
 
 Kind = Literal["invoke", "ok", "fail", "info"]
 TENANT = "default"
@@ -70,7 +71,7 @@ class Event:
         return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
-class History:
+class History(Closing):
     """Rows as they are written; also those that were read.
 
     Args:
@@ -87,19 +88,6 @@ class History:
         self._file: TextIO | None = None
         if path is not None:
             self._file = path.open("w", encoding="utf-8", buffering=1)
-
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the file."""
-        self.close()
 
     def close(self) -> None:
         """Close the file: rows that come later are in memory alone. Harmless when repeated."""

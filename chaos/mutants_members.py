@@ -91,6 +91,13 @@ MEMBERS = [
         "is_in_time",
         4,
     ),
+    _seed(
+        "never-promoted",
+        "changes",
+        "                if not followers.has_caught_up(node):\n",
+        "                if True:\n",
+        2,
+    ),
     _test(
         "promoted-after-a-long-round",
         "followers",

@@ -31,6 +31,7 @@ from chaos.history import History
 from chaos.nemeses import NEMESES, Heal, Planned
 from chaos.workloads import Workload
 from chaos.workloads.scene import Caller, Scene
+from chaos.worlds.owners import Unable
 from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.errors import CannotStart
@@ -128,6 +129,7 @@ class Run:
 
         Raises:
             CannotStart: the cluster could not be founded: nothing was found out.
+            Unable: the machine could not do a fault, or undo it: the same.
         """
         self._enter("begin")
         self._world.start()
@@ -241,7 +243,9 @@ class Run:
             self._heals[place] = await asyncio.to_thread(
                 NEMESES[strike.name].act, self._world, Random(strike.seed)
             )
-        except (CannotStart, OSError, LookupError, TimeoutError) as error:
+        except Unable:
+            raise  # half done: neither a fault nor none, and what comes of it is nobody's fault
+        except (CannotStart, OSError, LookupError) as error:
             # Whoever was to be struck is down already, or nobody leads.
             self._history.note("fault", name=strike.name, missed=str(error))
             self._counts["missed"] += 1

@@ -49,7 +49,7 @@ _SAID = {
     OutcomeForgotten.slug: "the request had its outcome, which was acknowledged, or its "
     "retention is over",
     Overloaded.slug: "too much waits",
-    QuotaExceeded.slug: "too much of this tenant waits",
+    QuotaExceeded.slug: "too much of this tenant waits, or is kept until it is acknowledged",
     UnknownModel.slug: "there is no such model version",
     RequestIdConflict.slug: "the id is that of a request with another model, version or inputs",
     NotLeader.slug: "the entry was proposed by a node that led no more",

@@ -42,6 +42,10 @@ class Leading(Protocol):
         """Propose a request."""
         ...
 
+    def admit_all(self, admissions: Sequence[Admission], dones: Sequence[Done]) -> bool:
+        """Propose requests, if surely all may be admitted; return whether that was done."""
+        ...
+
     def propose(self, record: r.Record, done: Done) -> None:
         """Propose any other record."""
         ...

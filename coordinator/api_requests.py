@@ -25,7 +25,7 @@ from coordinator.core.admission import answer_known
 from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome, Request
 from coordinator.proposer import Admission, copy_of
-from coordinator.submission import Submission, check, check_name, content_hash
+from coordinator.submission import Submission, are_plain, check, check_name, content_hash
 from coordinator.submitting import Answer, Submitting
 from coordinator.waits import Wait
 from raftbatch.errors import (
@@ -69,10 +69,12 @@ class RequestsApi(NamesApi):
         for first in range(0, count, _A_TURN):
             if first:
                 await asyncio.sleep(0)
+            some = submissions[first : first + _A_TURN]
+            is_fine = are_plain(some)
             fresh = [
                 (place, submission, hashed)
-                for place, submission in enumerate(submissions[first : first + _A_TURN], first)
-                if (hashed := self._meet(call, place, submission)) is not None
+                for place, submission in enumerate(some, first)
+                if (hashed := self._meet(call, place, submission, is_fine)) is not None
             ]
             if fresh:
                 await self._admit(call, fresh)
@@ -91,18 +93,24 @@ class RequestsApi(NamesApi):
             for place, _submission, _hashed in fresh:
                 call.refuse(place, copy_of(error))
             return
-        admit = self._leader.admit
-        for place, submission, hashed in fresh:
-            done = partial(call.landed, place, submission.request_id)
+        landed = call.landed
+        dones = [partial(landed, place, each.request_id) for place, each, _ in fresh]
+        admissions = self._admissions(fresh)
+        if self._leader.admit_all(admissions, dones):
+            return
+        for (place, _, _), admission, done in zip(fresh, admissions, dones, strict=True):
             try:
-                admit(self._admission(submission, hashed), done)
+                self._leader.admit(admission, done)
             except RaftbatchError as error:
                 call.refuse(place, error)
 
-    def _meet(self, call: Submitting, place: int, submission: Submission) -> bytes | None:
+    def _meet(
+        self, call: Submitting, place: int, submission: Submission, is_fine: bool
+    ) -> bytes | None:
         """Answer for a request that cannot be, or is known; else return its content hash."""
         try:
-            check(submission)
+            if not is_fine:
+                check(submission)
         except RaftbatchError as error:
             call.refuse(place, error)
             return None
@@ -119,26 +127,26 @@ class RequestsApi(NamesApi):
             call.refuse(place, error_of(verdict))
         return None
 
-    def _admission(self, submission: Submission, hashed: bytes) -> Admission:
-        """Return what the leader is asked, which judges it by the model's settings."""
-        version = submission.version or self.newest_version(submission.model)
-        key: Key = (submission.model, version, submission.signature)
-        priority = submission.priority
-        if priority is None:
-            model = self._replica.state.models.get(key[:2])
-            priority = 0 if model is None else model.default_priority_level
-        return Admission(
-            key,
-            submission.tenant,
-            submission.request_id,
-            hashed,
-            submission.rows,
-            priority,
-            submission.timeout_ms,
-            submission.payload,
-            submission.parameters,
-            submission.traceparent,
-        )
+    def _admissions(self, fresh: Sequence[tuple[int, Submission, bytes]]) -> list[Admission]:
+        """Return what the leader is asked, which judges it by the models' settings."""
+        keys: dict[tuple[str, str, str], tuple[Key, int]] = {}
+        found: list[Admission] = []
+        for _, submission, hashed in fresh:
+            tenant, request_id, *named, rows, payload, priority, timeout_ms, more, trace = (
+                submission
+            )
+            model, version, signature = named
+            known = keys.get((model, version, signature))
+            if known is None:
+                key: Key = (model, version or self.newest_version(model), signature)
+                settings = self._replica.state.models.get(key[:2])
+                default = 0 if settings is None else settings.default_priority_level
+                known = keys[model, version, signature] = key, default
+            if priority is None:
+                priority = known[1]
+            one = known[0], tenant, request_id, hashed, rows, priority, timeout_ms
+            found.append(Admission(*one, payload, more, trace))
+        return found
 
     def newest_version(self, model: str) -> str:
         """Return a model's newest version that is not being deleted; empty: there is none."""

@@ -125,8 +125,8 @@ class SessionLimits:
         sessions_max: of all clients together; one more is refused.
         caller_sessions_max: the same of one caller: of one certificate's name, or, where nobody
             shows one, of one machine. So none can take all of them.
-        taking_bytes_max: payloads that one session may have on their way to the log; beyond it no
-            more is read, so a client is slowed down.
+        taking_bytes_max: payloads, and ids in lists, that one session may have on their way to the
+            log; beyond it no more is read, so a client is slowed down.
         in_flight_max: what one session may have under way; more is refused, and said so.
         unread_bytes_max: answers that come while a client reads nothing, in bytes; one that lets
             more pile up is cut off. Outcomes that were known already wait until it has read others.

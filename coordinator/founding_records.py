@@ -5,7 +5,7 @@ says of them counts no more: they are changed through the cluster itself.
 
     [policy]                       keys as in docs/LIMITS.md
     outcome_retention_ms = 600_000
-    [policy.tenants.NAME]          limits of one tenant, all three of them
+    [policy.tenants.NAME]          limits of one tenant, the three of what waits at least
     [models.NAME]                  keys as in docs/LIMITS.md; version = "1"
     max_batch_size = 64
     inputs = [{ name = "text", datatype = "BYTES", dims = [1] }]
@@ -42,6 +42,7 @@ _FLAGS = ("seal_when_idle",)
 _LISTS = ("preferred_batch_size",)
 _OWN = ("name", "version", "content", "config")
 _LIMITS = ("requests_waiting_max", "rows_waiting_max", "bytes_waiting_max")
+_SHARE = "outcome_bytes_max"
 
 
 def founding_records(policy: Table, models: Table) -> tuple[Record, ...]:
@@ -66,18 +67,18 @@ def founding_records(policy: Table, models: Table) -> tuple[Record, ...]:
 
 
 def _policy(table: Table) -> Policy:
-    numbers = [each.name for each in fields(Policy) if each.name != "tenants"]
-    table.check_known((*numbers, "tenants"))
+    table.check_known([each.name for each in fields(Policy)])
     of_tenants = table.table("tenants")
     tenants = []
     for name in sorted(of_tenants.values):
         _check_name(of_tenants, name)
         limits = of_tenants.table(name)
-        limits.check_known(_LIMITS)
+        limits.check_known((*_LIMITS, _SHARE))
         for key in _LIMITS:
             if key not in limits.values:
                 raise limits.wrong(key, "is missing")
-        tenants.append(TenantLimits(name, *(limits.whole(key, 0) for key in _LIMITS)))
+        numbers = [limits.whole(key, 0) for key in (*_LIMITS, _SHARE)]
+        tenants.append(TenantLimits(name, *numbers))
     given = {key: table.whole(key, 0) for key in table.values if key != "tenants"}
     try:
         return Policy(**given, tenants=tuple(tenants))

@@ -19,19 +19,20 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from coordinator import refusing
 from coordinator.core.admission import answer_known
 from coordinator.core.effects import Applied, Verdict
 from coordinator.core.outlook import Outlook
 from coordinator.core.watch import Holding
+from coordinator.intake import take_all
 from coordinator.leader_parts import Counts, LeaderConfig, Log, Parts, Sent
 from coordinator.leadership import Leadership
 from coordinator.log_clock import LogClock
-from coordinator.proposer import Admission, Ask, Done, Landed, copy_of
+from coordinator.proposer import Admission, Ask, Done, Landed
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.spread import durations
 from coordinator.raft.standing import Role
-from coordinator.refusing import check_admission, refused_for_load, why_full, why_not_ready
 from coordinator.replica import Replica
 from raftbatch import records as r
 from raftbatch.codec import check_record
@@ -43,8 +44,6 @@ from raftbatch.errors import (
     NoSpace,
     NotLeader,
     OutcomeUnknown,
-    Overloaded,
-    PayloadTooLarge,
     RaftbatchError,
     StaleIncarnation,
 )
@@ -113,11 +112,11 @@ class Leader:
         """
         due = self._loop.time() + self._config.ready_wait_ms / 1000
         while not self.is_ready:
-            error = why_full(self._log) or self._why_not()
+            error = refusing.why_full(self._log) or self._why_not()
             if not isinstance(error, NoLeader) or self._is_closed:
                 raise error
             if len(self._waiting) >= self._config.pending_items_max:
-                raise NoLeader("no leader is ready, and many wait for one already")
+                raise NoLeader("many wait for one already", retry_after_ms=self._config.retry_ms)
             change: asyncio.Future[bool] = self._loop.create_future()
             timer = self._loop.call_at(due, _give_up, change)
             self._waiting[change] = None
@@ -153,7 +152,7 @@ class Leader:
             raise NoSpace("the leader's disk is almost full", retry_after_ms=retry_ms)
         name = f"{admission.tenant}\0{admission.request_id}"
         size = len(admission.payload) + len(admission.parameters)
-        check_admission(self._replica.state, admission, size)
+        refusing.check_admission(self._replica.state, admission, size)
         inbox = leadership.inbox
         is_known = inbox.has(name) or name in outlook.state.dedupe
         if not is_known:
@@ -161,10 +160,25 @@ class Leader:
                 admission.key, admission.tenant, admission.rows, size, inbox.uses
             )
             if verdict:
-                raise refused_for_load(outlook.state, verdict, admission, retry_ms)
-        self._check_room(leadership, size)
+                raise refusing.refused_for_load(outlook.state, verdict, admission, retry_ms)
+        refusing.check_room(self._config, leadership.inbox, leadership.held, size)
         inbox.add_request(name, admission, size, done)
         leadership.pump_soon()
+
+    def admit_all(self, admissions: Sequence[Admission], dones: Sequence[Done]) -> bool:
+        """Let requests be admitted with the next entry where surely all of them may be.
+
+        Args:
+            admissions: what is asked for; one at least.
+            dones: told once, each of its own.
+
+        Returns:
+            whether that was done; else nothing was, and `admit` says what is against each.
+        """
+        current = self._ready()
+        if current is None or self._is_draining or self._log.space is not Space.ROOMY:
+            return False
+        return take_all(current, self._config, admissions, dones)
 
     def propose(self, record: Record, done: Done) -> None:
         """Let any other record go into the next entry.
@@ -182,7 +196,7 @@ class Leader:
         if isinstance(record, _OWN):
             raise InvalidRequest(f"{type(record).__name__} is for the leader to decide")
         size = check_record(record)
-        self._check_room(leadership, size)
+        refusing.check_room(self._config, leadership.inbox, leadership.held, size)
         leadership.inbox.add_record(record, size, done)
         self.counts.reports_total += isinstance(record, _REPORTS)
         leadership.pump_soon()
@@ -366,26 +380,12 @@ class Leader:
         return current, current.outlook
 
     def _why_not(self) -> NotLeader | NoLeader:
-        return why_not_ready(self._log, self._config.retry_ms, is_closed=self._is_closed)
+        return refusing.why_not_ready(self._log, self._config.retry_ms, is_closed=self._is_closed)
 
     def _deposed(self) -> NotLeader:
         leader = self._log.leader
         known = "" if leader in (None, self._log.identity.node_id) else str(leader)
         return NotLeader("this node leads no more: nothing was done", leader=known)
-
-    def _check_room(self, leadership: Leadership, size: int) -> None:
-        """Refuse what would make too much wait, or wait for a log that takes nothing."""
-        config, inbox = self._config, leadership.inbox
-        if leadership.held is not None:
-            raise copy_of(leadership.held)
-        if size > config.record_bytes_max:
-            most = config.record_bytes_max
-            raise PayloadTooLarge(f"{size} bytes are more than record_bytes_max = {most}")
-        if inbox.items >= config.pending_items_max or inbox.size + size > config.pending_bytes_max:
-            raise Overloaded(
-                f"{inbox.items} things of {inbox.size} bytes wait for an entry already",
-                retry_after_ms=config.retry_ms,
-            )
 
     def _wake_waiting(self) -> None:
         """Let those who wait for a leader look again."""

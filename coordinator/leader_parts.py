@@ -25,7 +25,7 @@ from raftbatch.records import Record
 from raftbatch.world import Clock
 
 _SMALL_BYTES = 16 << 10
-_LARGE_BYTES = 128 << 10  # a few milliseconds' work for all nodes
+_LARGE_BYTES = 256 << 10  # some milliseconds' work for all nodes
 
 _DECISIONS = r.Admit | r.Seal | r.Assign | r.Bisect | r.Quarantine
 

@@ -60,6 +60,7 @@ class _Look:
             for tenant in policy.tenants:
                 name = f"policy.tenants.{tenant.tenant}"
                 self._is_within(f"{name}.{amount}", _numbers(name, tenant), f"policy.{amount}", of)
+        self._at_shares(policy)
         listed = len(policy.tenants)
         if listed > policy.tenants_max:
             self._say(f"policy.tenants_max = {policy.tenants_max}: policy.tenants lists {listed}")
@@ -82,6 +83,24 @@ class _Look:
                 f"outcome_reserve_bytes = {policy.outcome_reserve_bytes} for each is "
                 f"{reserved} in all, and policy.outcome_bytes_max = {policy.outcome_bytes_max}",
             )
+
+    def _at_shares(self, policy: Policy) -> None:
+        """Look at what outcomes of one tenant may take, which 0 does not limit."""
+        of, name = _numbers("policy", policy), "policy.tenant_outcome_bytes_max"
+        shares = [(name, of, "policy.tenant_requests_waiting_max", of)]
+        for tenant in policy.tenants:
+            table = f"policy.tenants.{tenant.tenant}"
+            own = _numbers(table, tenant)
+            key = f"{table}.outcome_bytes_max"
+            shares.append((key, own, f"{table}.requests_waiting_max", own))
+        for key, own, waiting, waits in shares:
+            share, reserve = own[key] or of[name], policy.outcome_reserve_bytes
+            self._is_within(key, own, "policy.outcome_bytes_max", of)
+            reserved = waits[waiting] * reserve
+            if 0 < share < reserved and self._is_named(waiting):
+                each = f"outcome_reserve_bytes = {reserve} for each is {reserved} in all"
+                named = key if own[key] else name
+                self._never(waiting, waits[waiting], f"{each}, and {named} = {share}")
 
     def at_state(self, policy: Policy) -> None:
         """Look whether all that the state may hold goes into a snapshot."""

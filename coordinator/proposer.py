@@ -13,8 +13,9 @@ log. Called by: `leadership`. One thread: the loop's. Whoever is told is told on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from coordinator.core.effects import Reply, Verdict, Verdicts
@@ -122,6 +123,10 @@ class Ask(NamedTuple):
     name: str = ""
 
 
+_ask = partial(tuple.__new__, Ask)
+"""As the class itself, of a tuple, without the call by names: there are many."""
+
+
 def copy_of(error: RaftbatchError) -> RaftbatchError:
     """Return an error to be raised elsewhere: each caller has one of its own."""
     return type(error)(error.message, leader=error.leader, retry_after_ms=error.retry_after_ms)
@@ -218,6 +223,10 @@ class Inbox:
         """Return whether a request of that name waits, or is in an entry that has not landed."""
         return name in self._names
 
+    def has_any(self, names: Iterable[str]) -> bool:
+        """Return whether `has` is true of any."""
+        return not self._names.keys().isdisjoint(names)
+
     def add_request(self, name: str, admission: Admission, payload: int, done: Done) -> None:
         """Let a request wait for the next entry, or for the other one of its name.
 
@@ -227,7 +236,7 @@ class Inbox:
             payload: bytes of payload and parameters.
             done: told.
         """
-        size = REQUEST_BYTES + payload + len(name)
+        size = _size_of(admission, name, payload)
         ask = Ask(admission, done, size, name)
         self.items += 1
         self.size += size
@@ -240,16 +249,27 @@ class Inbox:
             return
         self._names[name] = None
         self._queue.append(ask)
-        self.admissions += 1
-        key, tenant, rows = admission.key, admission.tenant, admission.rows
-        counted = self._counted.get((key, tenant))
-        if counted is None:
-            uses = [self.uses.setdefault(whose, Usage()) for whose in (None, key[:2], tenant)]
-            counted = self._counted[key, tenant] = uses
-        for use in counted:
-            use.requests += 1
-            use.rows += rows
-            use.size += payload
+        self._count_in(admission.key, admission.tenant, 1, admission.rows, payload)
+
+    def add_requests(
+        self,
+        admissions: Sequence[Admission],
+        names: Sequence[str],
+        payloads: Sequence[int],
+        dones: Sequence[Done],
+    ) -> None:
+        """Let requests of one key and tenant wait for the next entry; no other has their names.
+
+        Args:
+            admissions, names, payloads, dones: of each, as of one (`add_request`).
+        """
+        sizes = [*map(_size_of, admissions, names, payloads)]
+        self.items += len(names)
+        self.size += sum(sizes)
+        self._names.update(dict.fromkeys(names))
+        self._queue.extend(map(_ask, zip(admissions, dones, sizes, names, strict=True)))
+        first, rows = admissions[0], sum([each.rows for each in admissions])
+        self._count_in(first.key, first.tenant, len(names), rows, sum(payloads))
 
     def add_record(self, record: Record, size: int, done: Done) -> None:
         """Let any other record wait for the next entry."""
@@ -319,6 +339,17 @@ class Inbox:
         for _, done, _, _ in asks:
             done(copy_of(error))
 
+    def _count_in(self, key: Key, tenant: str, count: int, rows: int, size: int) -> None:
+        self.admissions += count
+        counted = self._counted.get((key, tenant))
+        if counted is None:
+            uses = [self.uses.setdefault(whose, Usage()) for whose in (None, key[:2], tenant)]
+            counted = self._counted[key, tenant] = uses
+        for use in counted:
+            use.requests += count
+            use.rows += rows
+            use.size += size
+
     def _count_out(self, admissions: Sequence[Admission]) -> None:
         self.admissions -= len(admissions)
         self._counted.clear()
@@ -334,6 +365,12 @@ class Inbox:
                 use.size -= size
                 if not use.requests:
                     del self.uses[whose]
+
+
+def _size_of(admission: Admission, name: str, payload: int) -> int:
+    """Return what a request counts as in an entry, and where it waits for one, in bytes."""
+    texts = len(name) + len(admission.key[2]) + len(admission.traceparent)
+    return REQUEST_BYTES + payload + texts
 
 
 def _requests_of(record: Record) -> int:
@@ -352,18 +389,6 @@ def _columns(
     tenants: dict[str, int],
 ) -> Admit:
     """Return the Admit of these requests: a column for each field."""
-    return Admit(
-        first,
-        tuple(keys),
-        tuple(tenants),
-        tuple([keys[each.key] for each in admissions]),
-        tuple([tenants[each.tenant] for each in admissions]),
-        tuple([each.request_id for each in admissions]),
-        tuple([each.content_hash for each in admissions]),
-        tuple([each.rows for each in admissions]),
-        tuple([each.priority for each in admissions]),
-        tuple([each.timeout_ms for each in admissions]),
-        tuple([each.payload for each in admissions]),
-        tuple([each.parameters for each in admissions]),
-        tuple([each.traceparent for each in admissions]),
-    )
+    key_of, tenant_of, *columns = zip(*admissions, strict=True)
+    places = tuple([keys[each] for each in key_of]), tuple([tenants[each] for each in tenant_of])
+    return Admit(first, tuple(keys), tuple(tenants), *places, *columns)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from coordinator.core.admission import has_room, is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.state import State
-from coordinator.leader_parts import Log
-from coordinator.proposer import Admission
+from coordinator.core.usage import Usage
+from coordinator.leader_parts import LeaderConfig, Log
+from coordinator.proposer import Admission, Inbox, copy_of
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.segments.reader import RETRY_AFTER_MS
 from coordinator.raft.standing import Role
@@ -69,9 +70,45 @@ def refused_for_load(
     if verdict is Verdict.UNKNOWN_MODEL:
         return _unknown(admission)
     if verdict is Verdict.QUOTA_EXCEEDED:
-        said = f"{admission.tenant} has as much waiting as it may"
-        return QuotaExceeded(said, retry_after_ms=retry_ms)
+        return QuotaExceeded(_why_no_share(state, admission.tenant), retry_after_ms=retry_ms)
     return Overloaded(_why_no_room(state), retry_after_ms=retry_ms)
+
+
+def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, size: int) -> None:
+    """Refuse what would make too much wait, or wait for a log that takes nothing.
+
+    Args:
+        config: with the bounds.
+        inbox: what waits.
+        held: why the log takes nothing; None: it does.
+        size: of what comes, in bytes.
+
+    Raises:
+        PayloadTooLarge, Overloaded, or what is held, a copy. Definite.
+    """
+    if held is not None:
+        raise copy_of(held)
+    if size > config.record_bytes_max:
+        most = config.record_bytes_max
+        raise PayloadTooLarge(f"{size} bytes are more than record_bytes_max = {most}")
+    if inbox.items >= config.pending_items_max or inbox.size + size > config.pending_bytes_max:
+        raise Overloaded(
+            f"{inbox.items} things of {inbox.size} bytes wait for an entry already",
+            retry_after_ms=config.retry_ms,
+        )
+
+
+def _why_no_share(state: State, tenant: str) -> str:
+    """Return what of a tenant's is full: what it left behind, or what it has waiting."""
+    own = Usage()
+    own.limit_by_tenant(state.policy, tenant)
+    if own.outcomes_max and 2 * state.tenant_outcomes.get(tenant, 0) > own.outcomes_max:
+        return (
+            f"outcomes that {tenant} has not acknowledged fill what is kept of them for one tenant "
+            f"(tenant_outcome_bytes_max = {own.outcomes_max}): it should acknowledge them; else "
+            f"each goes after outcome_retention_ms = {state.policy.outcome_retention_ms}"
+        )
+    return f"{tenant} has as much waiting as it may"
 
 
 def _why_no_room(state: State) -> str:

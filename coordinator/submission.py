@@ -9,6 +9,8 @@ Total but for InvalidRequest and PayloadTooLarge. Deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -38,7 +40,8 @@ class Submission(NamedTuple):
         priority: 0 is the most urgent; None: the model's default.
         timeout_ms: 0: the model's default.
         parameters: of the request, opaque here.
-        traceparent: W3C trace context; empty: none.
+        traceparent: W3C trace context, up to 256 characters, of which it has 55; empty: none. No
+            limit of what waits counts it.
     """
 
     tenant: str
@@ -90,13 +93,45 @@ def check(submission: Submission) -> None:
         )
 
 
+def are_plain(submissions: Sequence[Submission]) -> bool:
+    """Return whether `check` has surely nothing to say of any: asked of all, column by column.
+
+    Args:
+        submissions: one at least.
+    """
+    columns = tuple(zip(*submissions, strict=True))
+    tenants, request_ids, models, versions, signatures, rows, payloads = columns[:7]
+    priorities, timeouts, parameters, traceparents = columns[7:]
+    texts = (*tenants, *request_ids, *models, *versions, *signatures, *traceparents)
+    chosen = [each for each in priorities if each is not None]
+    if not (
+        {*map(type, texts)} == {str}
+        and {*map(type, (*rows, *timeouts, *chosen))} == {int}
+        and {*map(type, (*payloads, *parameters))} == {bytes}
+    ):
+        return False
+    some = {*texts}  # mostly few of them differ, but for the ids
+    joined = "".join(some)
+    return (
+        all((*tenants, *request_ids, *models))
+        and max(map(len, some)) <= NAME_LENGTH_MAX
+        and joined.isascii()
+        and "\0" not in joined
+        and 1 <= min(rows) <= max(rows) <= ROWS_MAX
+        and 0 <= min(timeouts) <= max(timeouts) <= TIMEOUT_MS_MAX
+        and 0 <= min(chosen, default=0) <= max(chosen, default=0) <= PRIORITY_MAX
+        and max(map(len, payloads)) <= BLOB_BYTES_MAX
+        and max(map(len, parameters)) <= PARAMETERS_BYTES_MAX
+    )
+
+
 def _check_texts(submission: Submission) -> None:
     check_name("tenant", submission.tenant)
     check_name("request id", submission.request_id)
     check_name("model", submission.model)
     check_text("version", submission.version, 0, NAME_LENGTH_MAX)
     check_text("signature", submission.signature, 0, TEXT_LENGTH_MAX)
-    check_text("traceparent", submission.traceparent, 0, TEXT_LENGTH_MAX)
+    check_text("traceparent", submission.traceparent, 0, NAME_LENGTH_MAX)
 
 
 def check_name(what: str, name: str) -> None:
@@ -106,6 +141,21 @@ def check_name(what: str, name: str) -> None:
         InvalidRequest: definite; it is empty, too long, or not text.
     """
     check_text(what, name, 1, NAME_LENGTH_MAX)
+
+
+def check_names(what: str, names: Sequence[str]) -> None:
+    """Make sure that each of many names can stand in a record.
+
+    Raises:
+        InvalidRequest: definite; one cannot.
+    """
+    if {*map(type, names)} == {str}:
+        joined = "".join(names)
+        is_short = 0 < min(map(len, names)) <= max(map(len, names)) <= NAME_LENGTH_MAX
+        if is_short and joined.isascii() and "\0" not in joined:
+            return
+    for name in names:  # one of them is wrong, or beyond ASCII, or there is none
+        check_name(what, name)
 
 
 def check_text(what: str, text: str, least: int, most: int) -> None:
@@ -131,8 +181,11 @@ def content_hash(submission: Submission) -> bytes:
     tries.
     """
     parameters = submission.parameters
-    head = f"{submission.model}\0{submission.version}\0{len(parameters)}\0"
-    found = sha256(head.encode())
-    found.update(parameters)
+    found = sha256(_head(submission.model, submission.version, len(parameters)) + parameters)
     found.update(submission.payload)
     return found.digest()[:CONTENT_HASH_BYTES]
+
+
+@lru_cache(maxsize=256)
+def _head(model: str, version: str, size: int) -> bytes:
+    return f"{model}\0{version}\0{size}\0".encode()

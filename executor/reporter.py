@@ -1,5 +1,9 @@
 """Sends what the machine has to report, again and again, until it is settled.
 
+A call costs executor and leader as much as some ten requests do, and a report more goes with it
+for little. So the report of a batch that ran for a moment waits for that of the next, where
+that runs already, and where nothing runs it goes at once.
+
 What lives here: that. What must never live here: what is reported, or whom to ask.
 Called by: the agent. Tasks: `run`, and one for each call that is under way.
 """
@@ -18,6 +22,7 @@ from raftbatch.logs import fields
 _LOG = logging.getLogger(__name__)
 
 _CALL_BYTES = 16 << 20  # of reports in one call, unless one alone is larger
+_GATHER_S = 0.002  # by then the next report is there: see `Holdings.has_company_soon`
 
 
 class Reporter:
@@ -53,8 +58,20 @@ class Reporter:
             while True:
                 await self._is_marked.wait()
                 self._is_marked.clear()
+                if self._machine.holdings.has_company_soon():
+                    await self._gather()
                 for dues in _grouped(self._machine.due()):
                     sending.create_task(self._send(dues))
+
+    async def _gather(self) -> None:
+        """Let a report wait for the next, which is soon there."""
+        try:
+            async with asyncio.timeout(_GATHER_S):
+                while self._machine.holdings.has_company_soon():
+                    await self._is_marked.wait()
+                    self._is_marked.clear()
+        except TimeoutError:
+            pass  # it is not: what is there goes
 
     async def _send(self, dues: Sequence[Due]) -> None:
         """Send reports until each is answered definitely, or need not be sent any more."""

@@ -45,7 +45,7 @@ from raftbatch.fields import (
     texts,
 )
 from raftbatch.kinds import LapseReason, Ran, Release
-from raftbatch.settings import Model, Policy, TenantLimits
+from raftbatch.packed_settings import pack_model, pack_policy, unpack_model, unpack_policy
 
 VERSION = 1
 """The newest version, which is written; all up to it are read."""
@@ -69,52 +69,6 @@ _model_names = each(fixed(_name, _name), MODELS_MAX)
 _requests = numbers(r.REQUESTS_MAX)
 KEY: Unpack = fixed(_name, _name, text(0, TEXT_LENGTH_MAX))
 """The kind of a batch key."""
-
-_POLICY = fixed(
-    *[_count] * (len(fields(Policy)) - 1),
-    each(fixed(_name, _count, _count, _count), 10_000),
-)
-_MODEL = fixed(
-    _name,
-    _name,
-    *[_count] * 2,
-    each(_positive, 32),
-    _count,
-    flag,
-    *[_count] * 13,
-    blob(1 << 20),
-    blob(1 << 20),
-)
-
-
-def pack_policy(policy: Policy) -> Packed:
-    """Return a policy as it is packed. Total. Deterministic."""
-    *plain, tenants = [getattr(policy, field.name) for field in fields(policy)]
-    return (*plain, tuple([_values(one) for one in tenants]))
-
-
-def unpack_policy(value: Packed) -> Policy:
-    """Return a policy. Raises ValueError."""
-    values = cast("tuple[object, ...]", _POLICY(value))
-    limits = cast("tuple[tuple[str, int, int, int], ...]", values[-1])
-    plain = cast("tuple[int, ...]", values[:-1])
-    names = [field.name for field in fields(Policy)][:-1]
-    settings = dict(zip(names, plain, strict=True))
-    return Policy(**settings, tenants=tuple([TenantLimits(*one) for one in limits]))
-
-
-def pack_model(model: Model) -> Packed:
-    """Return a model's settings as they are packed. Total. Deterministic."""
-    return _values(model)
-
-
-def unpack_model(value: Packed) -> Model:
-    """Return a model's settings. Raises ValueError."""
-    return Model(*cast("tuple[str, str]", _MODEL(value)))
-
-
-def _values(settings: Model | TenantLimits) -> Packed:
-    return tuple([getattr(settings, field.name) for field in fields(settings)])
 
 
 class _Plain:

@@ -29,12 +29,15 @@ class TenantLimits:
         requests_waiting_max: requests.
         rows_waiting_max: rows of them.
         bytes_waiting_max: bytes of payload and parameters.
+        outcome_bytes_max: bytes of its outcomes that are kept; 0: as of a tenant that is not
+            listed.
     """
 
     tenant: str
     requests_waiting_max: int
     rows_waiting_max: int
     bytes_waiting_max: int
+    outcome_bytes_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Policy:
         tick_ms: how often log time advances while nothing else is proposed.
         log_time_gap_ms_max: furthest that a restart of all nodes may move log time.
         tenants: limits of single tenants, in the order of their names.
+        tenant_outcome_bytes_max: the share of `outcome_bytes_max` that outcomes of one tenant may
+            take; at it only its own admissions are refused. 0: each may take all of it.
 
     Raises:
         ValueError: a number is out of its range, or two do not go together.
@@ -106,9 +111,11 @@ class Policy:
     tick_ms: int = 10
     log_time_gap_ms_max: int = 3_600_000
     tenants: tuple[TenantLimits, ...] = ()
+    tenant_outcome_bytes_max: int = 0
 
     def __post_init__(self) -> None:
-        _check_numbers(self, minimum=1, except_for=("outcome_reserve_bytes",))
+        from_zero = ("outcome_reserve_bytes", "tenant_outcome_bytes_max")
+        _check_numbers(self, minimum=1, except_for=from_zero)
         if self.dedupe_retention_ms < self.outcome_retention_ms:
             raise ValueError(
                 f"dedupe_retention_ms = {self.dedupe_retention_ms} is less than "
@@ -120,6 +127,16 @@ class Policy:
             raise ValueError("tenants are out of order, or stand twice")
         for each in self.tenants:
             _check_numbers(each, minimum=0)
+        shares = {f"tenants.{each.tenant}.outcome_bytes_max": each for each in self.tenants}
+        for name, share in (
+            ("tenant_outcome_bytes_max", self.tenant_outcome_bytes_max),
+            *((name, each.outcome_bytes_max) for name, each in shares.items()),
+        ):
+            if 0 < share < self.outcome_reserve_bytes:
+                raise ValueError(
+                    f"{name} = {share} is less than outcome_reserve_bytes = "
+                    f"{self.outcome_reserve_bytes}, and would let nothing pass"
+                )
 
 
 @dataclass(frozen=True, slots=True)

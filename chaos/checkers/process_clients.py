@@ -67,13 +67,13 @@ class Clients:
             if call.outcome == "ok" and call.began.op in _ASKING and call.ended is not None:
                 yield from self._ticket(name, call, stories)
             if call.outcome == "ok" and call.ended is not None and "outcome" in call.ended.value:
-                yield from self._outcome(name, call, stories)
                 said = _said(call)
                 if told is not None and said != told:
                     yield Finding(
                         "changed-outcome", f"{name[1]} was told {told}, then {said}", name
                     )
                 told = said
+                yield from self._outcome(name, call, stories)
             if call.outcome == "ok" and call.began.op == "cancel":
                 yield from self._cancel(name, call, stories)
             if call.outcome == "fail":
@@ -204,14 +204,7 @@ class Clients:
         for story in stories:
             if story.outcome is None or story.outcome.kind is not OutcomeKind.CANCELLED:
                 continue
-            # A client that waits no longer for what it ran cancels it.
-            may = [
-                call
-                for call in asked
-                if (call.began.op == "cancel" and call.outcome != "fail")
-                or (call.began.op == "infer" and call.outcome not in ("ok", "fail"))
-            ]
-            if not may:
+            if not any(_may_cancel(call) for call in asked):
                 yield Finding(
                     "failed-took-effect",
                     f"{name[1]} is cancelled, and nobody's cancel passed",
@@ -225,6 +218,23 @@ def _at(stories: Sequence[Story], index: object) -> Story | None:
         if story.admitted_index == index:
             return story
     return None
+
+
+def _may_cancel(call: Call) -> bool:
+    """Return whether a call may have cancelled its request.
+
+    A client cancels what it ran once it waits no longer, and what it asks for where its wait is
+    broken off: then the call has no end. Where a cluster does not heal all calls are.
+    """
+    match call.began.op:
+        case "cancel":
+            return call.outcome != "fail"
+        case "infer":
+            return call.outcome not in ("ok", "fail")
+        case "submit":
+            return call.outcome == "invoke"
+        case _:
+            return False
 
 
 def _expired(call: Call, story: Story) -> bool:

@@ -9,6 +9,7 @@ another one's faults alone unless both changed the same link, which is then as i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from random import Random
@@ -21,6 +22,8 @@ _NEEDS = frozenset({"network"})
 _LOSS = 0.05
 _DELAY_S, _JITTER_S = 0.03, 0.04
 _NARROW_BYTES_PER_S = 2_000_000
+_DEPOSED_S = 60.0  # for another to lead, while the rest hears each other
+_LOOK_S = 0.1
 
 
 def _fabric(world: ProcessWorld) -> Fabric:
@@ -79,6 +82,28 @@ def _isolate_leader(world: ProcessWorld, rng: Random) -> Heal:
     return _isolate(world, leader_or_any(world, rng))
 
 
+def _depose_leader(world: ProcessWorld, rng: Random) -> Heal:
+    """Cut the leader off until another one leads, so that something has replaced what it wrote.
+
+    An isolation of drawn length may be over before, on a machine that is busy: then nothing of
+    what its leader did is ever lost.
+    """
+    leader = leader_or_any(world, rng)
+    heal = _isolate(world, leader)
+    is_deposed = False
+
+    def heal_once_deposed() -> None:
+        nonlocal is_deposed
+        end_s = time.monotonic() + _DEPOSED_S
+        while not is_deposed and time.monotonic() < end_s:
+            is_deposed = world.leader() not in (None, leader)
+            time.sleep(_LOOK_S)
+        is_deposed = True  # or it is not to be: healed again, it may well lead again
+        heal()
+
+    return heal_once_deposed
+
+
 def _isolate_follower(world: ProcessWorld, rng: Random) -> Heal:
     return _isolate(world, follower(world, rng))
 
@@ -124,6 +149,7 @@ NETWORKS = (
     Nemesis("partition", "cut nodes and executors into two parts", _partition, _NEEDS),
     Nemesis("one-way", "cut one direction between the leader and a node", _one_way, _NEEDS),
     Nemesis("isolate-leader", "cut the leader off from everyone", _isolate_leader, _NEEDS),
+    Nemesis("depose-leader", "cut the leader off until another leads", _depose_leader, _NEEDS),
     Nemesis("isolate-follower", "cut a follower off from everyone", _isolate_follower, _NEEDS),
     Nemesis("half-deaf-leader", "the leader only speaks, or only hears", _deafen_leader, _NEEDS),
     Nemesis("isolate-executor", "cut an executor off from everyone", _isolate_executor, _NEEDS),

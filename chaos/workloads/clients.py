@@ -10,11 +10,13 @@ import asyncio
 from functools import partial
 
 from chaos.models import MISCHIEF
+from chaos.workloads.plain import Plain
 from chaos.workloads.scene import LOADED, Scene, side_by_side
 
 _STORM = 100
 _STORM_EVERY_S = (4.0, 8.0)
 _CANCEL_S = (0.0, 0.5)
+_STEADY_PER_S, _STEADY_MAX = 20.0, 64
 _TIMEOUTS_S = (0.05, 0.2, 0.5, 1.0, 3.0)
 _OVERLOAD = 3
 _ROWS_PER_S = 80.0  # two executors of the model `slow`
@@ -28,7 +30,35 @@ has to load the model, for the batch, its halves and theirs."""
 
 async def submit(scene: Scene) -> None:
     """Submit; again under the same id; under a taken id; read the outcome, perhaps twice."""
-    await scene.repeat(partial(_submit_one, scene), scene.width)
+    await side_by_side([scene.repeat(partial(_submit_one, scene), scene.width), _steady(scene)])
+
+
+async def _steady(scene: Scene) -> None:
+    """Submit at a rate of its own, some at most; what is refused is not asked for again.
+
+    Whoever waits for outcomes asks a leader that can commit nothing any more for nothing new, and
+    so never hears it lie; and what is asked for until it is there tells nothing of refusals.
+    """
+    under_way = 0
+    client = Plain("p1", scene.world.addresses, scene.history, scene.counts)
+
+    async def one() -> None:
+        nonlocal under_way
+        under_way += 1
+        request_id = scene.new_id()
+        end = await client.submit("echo", scene.text(request_id), request_id)
+        if end.kind == "ok":
+            await scene.outcome(request_id, end.value["index"])
+        under_way -= 1
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            while not scene.has_ended():
+                await scene.pause(scene.rng.expovariate(_STEADY_PER_S))
+                if under_way < _STEADY_MAX:
+                    group.create_task(one())
+    finally:
+        await client.close()
 
 
 async def _submit_one(scene: Scene) -> None:

@@ -8,6 +8,7 @@ for (`chaos.workloads`), or what answers must be (`chaos.checkers`). Called by: 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -232,10 +233,11 @@ class Scene:
 
 
 async def _waited(event: asyncio.Event, pause_s: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), pause_s)
-    except TimeoutError:
-        pass
+    # Not `wait_for`, which takes a cancellation that comes with the event for none, before
+    # Python 3.12: whoever waits would go on, and what it has begun would never end.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(pause_s):
+            await event.wait()
 
 
 async def side_by_side(calls: Sequence[Coroutine[Any, Any, Any]]) -> None:

@@ -29,8 +29,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import permutations
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from chaos.worlds.namespaces import (
     Network,
@@ -39,7 +38,9 @@ from chaos.worlds.namespaces import (
     enter,
     remove_namespace,
 )
+from chaos.worlds.owners import Unable
 from chaos.worlds.switch import Counts, Rule
+from raftbatch.closing import Closing
 
 MTU_BYTES = 9_000
 _ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ _ANSWER_S_MAX = 30.0  # for the switch, which answers in microseconds, on any ma
 _NODES_MAX = 32  # every pair has a link, and the switch looks at all that have rules
 
 
-class Fabric:
+class Fabric(Closing):
     """Nodes in namespaces, the switch between them, and the processes started in them.
 
     Args:
@@ -104,19 +105,6 @@ class Fabric:
         self._control.settimeout(_ANSWER_S_MAX)
         self._ask({})
         return switch
-
-    def __enter__(self) -> Self:
-        """Return the fabric, which stands already."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Remove it all."""
-        self.close()
 
     def address(self, node: str) -> str:
         """Return the address of a node, the same from everywhere."""
@@ -276,7 +264,7 @@ class Fabric:
         except ConnectionError:
             answer = b""
         if not answer:
-            raise RuntimeError("the switch has ended")
+            raise Unable("the switch has ended")
         said: list[list[Any]] = json.loads(answer)
         return said
 

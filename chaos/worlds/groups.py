@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from chaos.worlds.owners import end_processes, lives, own_name, owner_of
+from chaos.worlds.owners import Unable, end_processes, lives, own_name, owner_of
 
 _FIRST = Path("/sys/fs/cgroup/memory")
 _SECOND = Path("/sys/fs/cgroup")
@@ -61,7 +61,7 @@ class MemoryGroup:
     def __init__(self, word: str, limit_bytes: int, pids: list[int]) -> None:
         root = _root()
         if root is None:
-            raise RuntimeError(missing())
+            raise Unable(missing())
         self._root = root
         self._folder = root / f"{own_name()}-{next(_number)}-{word}"
         self._folder.mkdir()

@@ -27,10 +27,10 @@ import time
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
-from chaos.worlds.owners import lives, own_name, owner_in, owner_of
+from chaos.worlds.owners import Unable, lives, own_name, owner_in, owner_of
+from raftbatch.closing import Closing
 
 Kind = Literal["loop", "tmpfs"]
 
@@ -74,7 +74,7 @@ def shut_down(path: Path) -> None:
         os.close(descriptor)
 
 
-class Disk:
+class Disk(Closing):
     """See the module's docstring. It is mounted; leaving it unmounts it, and what it held is gone.
 
     Args:
@@ -107,19 +107,6 @@ class Disk:
                 self._mount()
                 undo.callback(self._unmount)
             self._undo = undo.pop_all()
-
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Unmount it."""
-        self.close()
 
     def close(self) -> None:
         """Unmount it, and forget what it held. Harmless when called twice."""
@@ -165,15 +152,27 @@ class Disk:
         run("mount", "-o", "loop", str(self._image), str(self.path))
 
     def _unmount(self) -> None:
-        """Unmount the ext4, as soon as nobody looks at it: who measures its files soon goes."""
+        """Unmount the ext4, as soon as nobody looks at it: who measures its files soon goes.
+
+        It is there still where a process has mounts of its own, which it copied from ours: mounted
+        again it would be the same one, without power. So its loop device has to go too.
+
+        Raises:
+            Unable: somebody holds it for too long.
+        """
         end_s = time.monotonic() + _BUSY_S
         while True:
             try:
-                return run("umount", str(self.path))
-            except RuntimeError as error:
+                run("umount", str(self.path))
+                break
+            except Unable as error:
                 if "busy" not in str(error) or time.monotonic() > end_s:
                     raise
                 time.sleep(_AGAIN_S)
+        while _is_attached(self._image):
+            if time.monotonic() > end_s:
+                raise Unable(f"{self.path} is unmounted, and mounted for another process still")
+            time.sleep(_AGAIN_S)
 
 
 def leftovers() -> list[str]:
@@ -202,17 +201,21 @@ def clean() -> list[str]:
         _let_go(path)
         removed.append(path)
     for device in loops():
-        with suppress(RuntimeError):  # it went with its mount, meanwhile
+        with suppress(Unable):  # it went with its mount, meanwhile
             run("losetup", "--detach", device)
             removed.append(device)
     return removed
 
 
 def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
-    """Run a command, whose words are shown if it fails."""
+    """Run a command.
+
+    Raises:
+        Unable: it fails; its words are in the message.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in accepted:
-        raise RuntimeError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
+        raise Unable(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
 
 
 def _mount_tmpfs(name: str, path: Path, size_bytes: int, undo: ExitStack) -> None:
@@ -224,7 +227,7 @@ def _let_go(path: str) -> None:
     """Unmount, though somebody may look at it: at a loop device, who looks for a free one."""
     try:
         run("umount", path)
-    except RuntimeError:
+    except Unable:
         run("umount", "--lazy", path)
 
 
@@ -236,6 +239,13 @@ def _backing(source: str) -> str:
         return Path("/sys/block", source.removeprefix("/dev/"), "loop/backing_file").read_text()
     except OSError:
         return ""
+
+
+def _is_attached(image: Path) -> bool:
+    """Return whether a loop device is of this image."""
+    there = str(image.resolve())
+    devices = [f"/dev/{each.name}" for each in Path("/sys/block").glob("loop*")]
+    return any(_backing(device).strip() == there for device in devices)
 
 
 def _plain(path: str) -> str:

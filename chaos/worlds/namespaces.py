@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.worlds.owners import PREFIX, end_processes, lives, own_name, owner_of
+from chaos.worlds.owners import PREFIX, Unable, end_processes, lives, own_name, owner_of
 
 _NAME = re.compile(rf"{PREFIX}-\d+-\d+-\d+-[\w.]+")
 _NODE = re.compile(r"[\w.]{1,64}")
@@ -86,7 +86,7 @@ class Network:
                     raise
                 continue
             return cls(number, claim)
-        raise RuntimeError("every network of 10.77.0.0/16 is in use")
+        raise Unable("every network of 10.77.0.0/16 is in use")
 
     def namespace(self, node: str) -> str:
         """Return the name of the namespace of a node."""
@@ -160,7 +160,7 @@ def remove_namespace(namespace: str) -> None:
     end_processes(_is_in(namespace), namespace)
     try:
         run_ip("netns", "delete", namespace)
-    except RuntimeError:
+    except Unable:
         if namespace in ours():  # nobody else has removed it meanwhile
             raise
 
@@ -186,11 +186,15 @@ def clean() -> list[str]:
 
 
 def run_ip(*arguments: str, words: str | None = None) -> str:
-    """Run `ip`, whose words are shown if it fails; return what it says."""
+    """Run `ip`; return what it says.
+
+    Raises:
+        Unable: it fails; its words are in the message.
+    """
     command = ["ip", *arguments]
     done = subprocess.run(command, input=words, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise Unable(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
 
 

@@ -7,8 +7,8 @@ touched whose name is not of this form, and nothing of a process that lives.
 Processes bear theirs in the variable `RAFTBATCH_CHAOS` of their environment, which whatever they
 start inherits.
 
-What lives here: such names, and ending processes. What must never live here: what is named.
-Called by: the modules beside this one that make something.
+What lives here: such names, ending processes, the error of a machine that cannot. What must never
+live here: what is named. Called by: the modules beside this one that make something.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ VARIABLE = "RAFTBATCH_CHAOS"
 
 _NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)(?![\w.])")
 _END_S_MAX = 10.0  # for a killed process to be gone
+
+
+class Unable(OSError):
+    """The machine does not do what a world needs; of the product nothing was found out."""
 
 
 def own_name() -> str:
@@ -88,7 +92,7 @@ def end_processes(is_meant: Callable[[int], bool], what: str) -> int:
     """Kill all processes that are meant, until there are none; return how many there were.
 
     Raises:
-        RuntimeError: one does not end, of what is named so.
+        Unable: one does not end, of what is named so.
     """
     ended = 0
     # A process may start another while we look.
@@ -101,7 +105,7 @@ def end_processes(is_meant: Callable[[int], bool], what: str) -> int:
                     pass
             for end in ends:
                 if not select.select([end], [], [], _END_S_MAX)[0]:
-                    raise RuntimeError(f"{what}: a process there does not end")
+                    raise Unable(f"{what}: a process there does not end")
         finally:
             for end in ends:
                 os.close(end)

@@ -18,6 +18,8 @@ import time
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from chaos.worlds.owners import Unable
+
 _SOURCE = Path(__file__).with_name("preload.c")
 _COMPILERS = ("cc", "gcc", "clang")
 _FORM = struct.Struct("9q")
@@ -30,7 +32,11 @@ def compiler() -> str | None:
 
 
 def make_library(folder: Path) -> Path | None:
-    """Make the library in a folder; None where there is no compiler."""
+    """Make the library in a folder; None where there is no compiler.
+
+    Raises:
+        Unable: the compiler fails.
+    """
     cc = compiler()
     if cc is None:
         return None
@@ -38,7 +44,7 @@ def make_library(folder: Path) -> Path | None:
     command = [cc, "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(_SOURCE), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise Unable(f"{' '.join(command)}: {done.stderr.strip()}")
     return library
 
 

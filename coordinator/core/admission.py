@@ -14,6 +14,7 @@ from operator import add
 from coordinator.core.columns import at, places_of
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.state import State
+from coordinator.core.usage import Usage
 from coordinator.core.values import Request
 from raftbatch.kinds import Key
 from raftbatch.records import Admit
@@ -109,7 +110,12 @@ class _Taking:
         uses = [state.model_use[key[:2]] for key in record.keys]
         tenants = [state.use_of_tenant(tenant) for tenant in record.tenants]
         return (
-            all(use is not None and use.fits(count, rows, size) for use in tenants)
+            all(
+                use is not None
+                and use.fits(count, rows, size)
+                and has_share(state, name, use, count)
+                for name, use in zip(record.tenants, tenants, strict=True)
+            )
             and all(use.fits(count, rows, size) for use in (state.all_use, *uses))
             and len(state.windows) + len(uses) <= policy.windows_max
             and has_room(state, count)
@@ -209,7 +215,7 @@ class _Taking:
             or not all(use.fits(1, rows, size) for use in uses)
         ):
             self._refused[place] = Verdict.OVERLOADED
-        elif not own.fits(1, rows, size):
+        elif not own.fits(1, rows, size) or not has_share(state, tenant, own, 1):
             self._refused[place] = Verdict.QUOTA_EXCEEDED
         else:
             number = record.first + place
@@ -286,6 +292,21 @@ def has_room(state: State, count: int) -> bool:
         len(state.dedupe) + count <= policy.dedupe_entries_max
         and state.outcome_bytes + reserved <= policy.outcome_bytes_max
     )
+
+
+def has_share(state: State, tenant: str, own: Usage, count: int) -> bool:
+    """Return whether a tenant's outcomes leave room for so many requests more of its own.
+
+    Args:
+        state: the applied one.
+        tenant: whose.
+        own: what it has waiting, and may.
+        count: how many more, with those in flight.
+    """
+    if not own.outcomes_max:
+        return True
+    reserved = (own.requests + count) * state.policy.outcome_reserve_bytes
+    return state.tenant_outcomes.get(tenant, 0) + reserved <= own.outcomes_max
 
 
 def is_never(state: State, model: Model, rows: int, priority: int, size: int) -> bool:

@@ -70,9 +70,8 @@ def end_many(
             bucket = state.timers.bucket_left(admitted_ms, deadline_ms)
             for number in at(numbers, places):
                 bucket.pop(number, None)
-    _uncount(state, names, keys, rows, sizes)
+    _uncount(state, names, keys, rows, sizes, (messages, results))
     state.rate_ended += count
-    state.outcome_bytes += OUTCOME_BYTES * count + sum(map(len, results)) + sum(map(len, messages))
     state.counters.succeeded += kinds.count(OutcomeKind.OK)
     state.counters.failed += kinds.count(OutcomeKind.FAILED)
     state.counters.expired += kinds.count(OutcomeKind.EXPIRED)
@@ -85,8 +84,15 @@ def _uncount(
     keys: Sequence[Key],
     rows: Sequence[int],
     sizes: Sequence[int],
+    left: tuple[Sequence[str], Sequence[bytes]],
 ) -> None:
-    """Let requests wait no more, in the counters. Mostly they have tenant and key in common."""
+    """Let requests wait no more, in the counters. Mostly they have tenant and key in common.
+
+    Args:
+        state: whose counters.
+        names, keys, rows, sizes: of the requests.
+        left: messages and results of their outcomes.
+    """
     tenant = names[0][: names[0].index("\0")]
     if is_uniform(keys) and all(map(methodcaller("startswith", f"{tenant}\0"), names)):
         groups: dict[tuple[ModelId, str], Sequence[int]]
@@ -101,6 +107,8 @@ def _uncount(
             use.requests -= len(places)
             use.rows -= of_rows
             use.size -= of_sizes
+        held = OUTCOME_BYTES * len(places) + sum([sum(map(len, at(x, places))) for x in left])
+        state.keep_outcomes(tenant, held)
         state.forget_idle_tenant(tenant)
 
 

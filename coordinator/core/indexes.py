@@ -59,7 +59,8 @@ class Indexing:
         for order in orders:
             outcome = state.ended[order]
             state.dedupe[outcome.name] = ~order
-            state.outcome_bytes += outcome.size
+            if outcome.is_kept:
+                state.keep_outcomes(outcome.name.partition("\0")[0], outcome.size)
             if not outcome.number:
                 self._tenant(outcome.name.partition("\0")[0]).cancels += 1
         return len(requests) + len(orders) == rows

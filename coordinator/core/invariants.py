@@ -167,6 +167,7 @@ def _check_indexes(state: State) -> None:
     _hold(len(state.dedupe) == len(state.requests) + len(state.ended), "no id is known twice")
     _hold(fresh.batch_of == state.batch_of, "each request knows its batch")
     _hold(fresh.outcome_bytes == state.outcome_bytes, "bytes of outcomes are counted")
+    _hold(fresh.tenant_outcomes == state.tenant_outcomes, "bytes of each tenant's outcomes, too")
     _hold(fresh.quarantine_bytes == state.quarantine_bytes, "bytes in quarantine are counted")
     _hold(_windows(fresh.windows) == _windows(state.windows), "windows hold what waits")
     _hold(fresh.all_use.counts() == state.all_use.counts(), "what waits is counted")

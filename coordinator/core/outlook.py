@@ -15,7 +15,7 @@ from heapq import heappush
 from itertools import islice
 
 from coordinator.core import effects as e
-from coordinator.core.admission import has_room, retry_after_ms
+from coordinator.core.admission import has_room, has_share, retry_after_ms
 from coordinator.core.flights import Flight, InFlight
 from coordinator.core.placement import ExecutorView
 from coordinator.core.queues import ModelView
@@ -132,12 +132,13 @@ class Outlook:
         self.dirty[view.key[:2]] = None
 
     def overload(
-        self, key: Key, tenant: str, rows: int, size: int, more: Uses = _NOTHING
+        self, key: Key, tenant: str, rows: int, size: int, more: Uses = _NOTHING, count: int = 1
     ) -> tuple[e.Verdict, int]:
         """Return whether one more would be refused for load, and if so when to come back.
 
         What is in flight counts, and `more`, which is about to be: limit N means
-        that N are accepted.
+        that N are accepted. Of several, whose rows and bytes are given in all: whether
+        the last would be.
         """
         state, model_id = self.state, key[:2]
         model = state.model_use.get(model_id)
@@ -148,14 +149,16 @@ class Outlook:
             own = Usage()
             own.limit_by_tenant(state.policy, tenant)
         uses = self.flying.uses, more
-        every = _with(1, rows, size, uses, None)
+        every = _with(count, rows, size, uses, None)
         if not has_room(state, every[0]) or not state.all_use.fits(*every):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        if model.fits(*every) and own.fits(*every):
+        is_roomy = model.fits(*every) and own.fits(*every)
+        if is_roomy and has_share(state, tenant, own, every[0]):
             return e.Verdict.OK, 0  # mostly: if all of it were for this version and tenant
-        if not model.fits(*_with(1, rows, size, uses, model_id)):
+        if not model.fits(*_with(count, rows, size, uses, model_id)):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        if not own.fits(*_with(1, rows, size, uses, tenant)):
+        of_tenant = _with(count, rows, size, uses, tenant)
+        if not (own.fits(*of_tenant) and has_share(state, tenant, own, of_tenant[0])):
             return e.Verdict.QUOTA_EXCEEDED, retry_after_ms(state)
         return e.Verdict.OK, 0
 

@@ -69,7 +69,8 @@ def forget_old(state: State, budget: int) -> int:
         outcome = state.ended[state.oldest_kept]
         if outcome.at_ms + policy.outcome_retention_ms > state.now_ms:
             break
-        drop_content(state, state.oldest_kept, outcome)
+        if dropped := drop_content(state, state.oldest_kept, outcome):
+            state.drop_outcomes(outcome.name.partition("\0")[0], dropped)
         state.oldest_kept += 1
         budget -= 1
     while budget > 0 and state.oldest_ended < state.oldest_kept:
@@ -104,21 +105,21 @@ def next_due_ms(state: State) -> int | None:
     return min(found, default=None)
 
 
-def drop_content(state: State, order: int, outcome: Outcome) -> bool:
-    """Drop message and result of an outcome; return whether they were there."""
+def drop_content(state: State, order: int, outcome: Outcome) -> int:
+    """Drop message and result of an outcome; return how many bytes are to be counted no more."""
     if not outcome.is_kept:
-        return False
-    state.outcome_bytes -= outcome.size
+        return 0
     *kept, _message, _result, at_ms, ended_index, _run, _is_kept = outcome
     # As `_replace` would: this is done for each request.
     state.ended[order] = _outcome((*kept, "", b"", at_ms, ended_index, None, False))
-    return True
+    return outcome.size
 
 
 def acknowledge(state: State, record: Acknowledge | Forget) -> Verdicts:
     """Drop what outcomes hold; the ids stay known."""
     answers = bytearray(len(record.tenant))
     look, table = state.dedupe.get, state.ended
+    of, dropped = "", 0  # mostly all are of one tenant
     for place, (tenant, request_id) in enumerate(
         zip(record.tenant, record.request_id, strict=True)
     ):
@@ -127,7 +128,13 @@ def acknowledge(state: State, record: Acknowledge | Forget) -> Verdicts:
             # Nothing is dropped that has not ended: a client cannot have read it.
             answers[place] = Verdict.UNKNOWN_REQUEST if known is None else Verdict.VOID
         else:
-            drop_content(state, ~known, table[~known])
+            if tenant != of and dropped:
+                state.drop_outcomes(of, dropped)
+                dropped = 0
+            of = tenant
+            dropped += drop_content(state, ~known, table[~known])
+    if dropped:
+        state.drop_outcomes(of, dropped)
     return Verdicts(bytes(answers))
 
 
@@ -170,7 +177,10 @@ def _remember(state: State, tenant: str, name: str) -> Verdict:
     ):
         state.forget_idle_tenant(tenant)
         return Verdict.OVERLOADED
-    if use.cancels >= policy.cancels_remembered_max:
+    share = use.outcomes_max
+    is_full = share and state.tenant_outcomes.get(tenant, 0) + OUTCOME_BYTES > share
+    if is_full or use.cancels >= policy.cancels_remembered_max:
+        state.forget_idle_tenant(tenant)
         return Verdict.QUOTA_EXCEEDED
     use.cancels += 1
     order = state.next_ended
@@ -190,7 +200,7 @@ def _remember(state: State, tenant: str, name: str) -> Verdict:
         True,
     )
     state.dedupe[name] = ~order
-    state.outcome_bytes += OUTCOME_BYTES
+    state.keep_outcomes(tenant, OUTCOME_BYTES)
     return Verdict.UNKNOWN_REQUEST
 
 

@@ -33,7 +33,7 @@ from coordinator.core.values import (
     Request,
     Run,
 )
-from raftbatch.codec import KEY, pack_model, pack_policy, unpack_model, unpack_policy
+from raftbatch.codec import KEY
 from raftbatch.errors import Undecodable
 from raftbatch.fields import (
     TEXT_LENGTH_MAX,
@@ -49,6 +49,7 @@ from raftbatch.fields import (
     text,
 )
 from raftbatch.kinds import Key, OutcomeKind, Release
+from raftbatch.packed_settings import pack_model, pack_policy, unpack_model, unpack_policy
 
 VERSION = 1
 SLICE_BYTES = 1 << 20

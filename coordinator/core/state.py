@@ -113,6 +113,7 @@ class State:
         timers: deadlines.
         all_use, tenant_use, model_use: what waits.
         outcome_bytes: of outcomes that are kept.
+        tenant_outcomes: the same, by tenant; none is 0.
         quarantine_bytes: of payloads in quarantine.
         overlaid: names of tables that were captured and are not plain again yet.
     """
@@ -147,6 +148,7 @@ class State:
         "rate_at_ms",
         "rate_ended",
         "requests",
+        "tenant_outcomes",
         "tenant_use",
         "term",
         "timers",
@@ -178,6 +180,7 @@ class State:
         self.tenant_use: dict[str, TenantUse] = {}
         self.model_use: dict[ModelId, ModelUse] = {}
         self.outcome_bytes = self.quarantine_bytes = 0
+        self.tenant_outcomes: dict[str, int] = {}
         self.overlaid: tuple[str, ...] = ()
 
     def request(self, tenant: str, request_id: str) -> Request | Outcome | None:
@@ -218,6 +221,20 @@ class State:
             use = self.tenant_use[tenant] = TenantUse()
             use.limit_by_tenant(self.policy, tenant)
         return use
+
+    def keep_outcomes(self, tenant: str, size: int) -> None:
+        """Count bytes of a tenant's outcomes, which are kept from now on."""
+        self.outcome_bytes += size
+        self.tenant_outcomes[tenant] = self.tenant_outcomes.get(tenant, 0) + size
+
+    def drop_outcomes(self, tenant: str, size: int) -> None:
+        """Count them no more."""
+        self.outcome_bytes -= size
+        left = self.tenant_outcomes[tenant] - size
+        if left:
+            self.tenant_outcomes[tenant] = left
+        else:
+            del self.tenant_outcomes[tenant]
 
     def forget_idle_tenant(self, tenant: str) -> None:
         """Drop the counters of a tenant that has nothing."""

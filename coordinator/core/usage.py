@@ -18,12 +18,21 @@ class Usage:
     Attributes:
         requests, rows, size: what waits.
         requests_max, rows_max, size_max: what may.
+        outcomes_max: bytes of outcomes that a tenant may leave; 0: as all together.
     """
 
-    __slots__ = ("requests", "requests_max", "rows", "rows_max", "size", "size_max")
+    __slots__ = (
+        "outcomes_max",
+        "requests",
+        "requests_max",
+        "rows",
+        "rows_max",
+        "size",
+        "size_max",
+    )
 
     def __init__(self, requests_max: int = 0, rows_max: int = 0, size_max: int = 0) -> None:
-        self.requests = self.rows = self.size = 0
+        self.requests = self.rows = self.size = self.outcomes_max = 0
         self.limit(requests_max, rows_max, size_max)
 
     def limit(self, requests_max: int, rows_max: int, size_max: int) -> None:
@@ -70,9 +79,11 @@ class Usage:
 
     def limit_by_tenant(self, policy: Policy, tenant: str) -> None:
         """Set a tenant's limits."""
+        self.outcomes_max = policy.tenant_outcome_bytes_max
         for each in policy.tenants:
             if each.tenant == tenant:
                 self.limit(each.requests_waiting_max, each.rows_waiting_max, each.bytes_waiting_max)
+                self.outcomes_max = each.outcome_bytes_max or self.outcomes_max
                 return
         self.limit(
             policy.tenant_requests_waiting_max,

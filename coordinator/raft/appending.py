@@ -54,7 +54,11 @@ class Appending:
         self._answered = -1
 
     def on_append_entries(self, message: AppendEntries) -> None:
-        """Take in entries of this term's leader, and answer."""
+        """Take in entries of this term's leader, and answer.
+
+        Raises:
+            Invariant: they contradict what is committed, or are of a later term than said.
+        """
         standing, log = self._standing, self._standing.log
         prev, entries = message.prev_index, message.entries
         self.heard = max(self.heard, message.commit)

@@ -249,7 +249,11 @@ class DataDirectory:
 
 
 def claim(world: World, directory: str) -> Lock:
-    """Make this process the directory's only writer."""
+    """Make this process the directory's only writer.
+
+    Raises:
+        CannotStart: another is, or the directory cannot be used.
+    """
     try:
         world.files.make_directory(directory)
         return world.files.lock(lock_path(directory))

@@ -258,7 +258,11 @@ class Journal:
         return lsn
 
     def compact(self, index: int) -> None:
-        """Let go of whole segments that hold nothing above `index`; raise Fatal if it has ended."""
+        """Let go of whole segments that hold nothing above `index`.
+
+        Raises:
+            Fatal: the journal has ended.
+        """
         boundary = self._index.boundary(index)
         if boundary > self._dropping:
             self._dropping = boundary
@@ -280,9 +284,8 @@ class Journal:
     ) -> None:
         """Read entries from `first` on from disk, then call `done` on the loop.
 
-        The future holds as many as `tail` would give, of those that are not in
-        memory. They are entries of the log as it is when `done` is called: what
-        was taken back meanwhile is left out, so there may be none. Or it raises
+        The future holds as many as `tail` would give, of those that are not in memory, and of the
+        log as it is when `done` is called: what was taken back meanwhile is left out. Or it raises
         `Overloaded` (definite), or `Fatal`, which also ends the journal.
 
         Raises:
@@ -300,8 +303,7 @@ class Journal:
     def flush(self) -> None:
         """Have what waits written. Called once at the end of a turn.
 
-        To be called now and then also where nothing was changed: it tries again
-        what could not be written, and looks again at a disk that was too full.
+        Also called now and then: it tries again, and looks again at a disk that was too full.
         """
         if self.failure:
             return
@@ -323,10 +325,9 @@ class Journal:
     def close(self) -> bool:
         """End: wait for the group being written, drop what waits, close the files.
 
-        Like a crash, but for the files: whoever wants all to be durable waits
-        until `durable` has reached `lsn` first. Returns whether it has ended: a
-        disk that hangs is not waited for (see `Worker.close`), and as the group may
-        be written yet, the files are left open and nobody else may have them.
+        Like a crash, but for the files: whoever wants all to be durable waits until `durable` has
+        reached `lsn` first. Returns whether it has ended: a disk that hangs is not waited for (see
+        `Worker.close`): the group may be written yet, so the files stay open, and nobody else's.
         """
         ended = [worker.close() for worker in (self._writing, self._reading)]
         if all(ended):

@@ -52,7 +52,11 @@ class Receiving:
         self._full_until_ns = 0
 
     def on_install_snapshot(self, message: InstallSnapshot) -> None:
-        """Take the next piece, or say which one is the next."""
+        """Take the next piece, or say which one is the next.
+
+        Raises:
+            Invariant: it is of a later term than its sender's, or has no membership.
+        """
         key = (message.index, message.index_term, message.size, message.checksum)
         if message.index_term > message.term:
             raise Invariant(f"snapshot {message.index} is of a later term than its sender's")

@@ -12,8 +12,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Callable
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from coordinator.raft.failures import EXHAUSTED
 from coordinator.raft.snapshot_format import (
@@ -26,6 +25,7 @@ from coordinator.raft.snapshot_format import (
     decode_header,
     snapshot_meta,
 )
+from raftbatch.closing import Closing
 from raftbatch.errors import (
     CannotStart,
     Corrupt,
@@ -48,7 +48,7 @@ def ignore_progress(done: int, total: int) -> None:
     """Tell nobody."""
 
 
-class SnapshotReader:
+class SnapshotReader(Closing):
     """An open snapshot. Opening checks header and footer; each chunk is checked as it is read.
 
     It holds one chunk in memory, at most 1 MiB, and nothing that grows with the
@@ -136,17 +136,6 @@ class SnapshotReader:
             self._file = None
             self._cache = b""
             self._closed()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _read_ends(self, identity: Identity) -> SnapshotMeta:
         """Read and check header and footer."""

@@ -1,11 +1,16 @@
 """What a client has asked for in a session, until its last answer is there.
 
-What lives here: that, as a value. What must never live here: a stream. Called by: `session`.
+What lives here: that, as a value, and how much one message may ask for. What must never live here:
+a stream. Called by: `session`, and the services, for their bounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 from coordinator.waits import Wait
+from raftbatch.errors import InvalidRequest
+from raftbatch.v1 import gateway_pb2 as pb
 
 ASKS_MAX = 4096
 """Of each kind, in one message."""
@@ -32,3 +37,35 @@ class Ask:
         self.index = index
         self.want: int | None = None  # it is no submission
         self.wait: Wait | None = None
+
+
+def bounded(things: Sized, most: int, what: str) -> None:
+    """Refuse too many, before any of them is looked at: a message holds millions of small ones.
+
+    Raises:
+        InvalidRequest: definite.
+    """
+    if len(things) > most:
+        raise InvalidRequest(f"{len(things)} {what} at once, at most {most}")
+
+
+def check(request: pb.SessionRequest, in_flight_max: int) -> None:
+    """Refuse a message that asks for more than one may.
+
+    Raises:
+        InvalidRequest: definite.
+    """
+    bounded(request.dropped, in_flight_max, "numbers are dropped")
+    for each in (request.submissions, request.awaits, request.cancels, request.acknowledgements):
+        bounded(each, ASKS_MAX, "of a kind")
+
+
+def names_of(tenant: str, message: pb.SessionNames) -> tuple[list[tuple[str, str]], int]:
+    """Return whom a list of ids names, and about how many bytes that takes.
+
+    Raises:
+        InvalidRequest: definite; they are too many.
+    """
+    bounded(message.request_ids, ASKS_MAX, "ids")
+    names = [(tenant, request_id) for request_id in message.request_ids]
+    return names, sum(map(len, message.request_ids))

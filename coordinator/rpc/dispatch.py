@@ -10,7 +10,7 @@ Source: proto/raftbatch/v1/dispatch.proto.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -18,10 +18,12 @@ import grpc.aio
 from coordinator.api import Report
 from coordinator.core.watch import Holding
 from coordinator.node import Node
+from coordinator.rpc.asks import bounded
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.loads import load_of
-from coordinator.rpc.pieces import pieces
+from coordinator.rpc.pieces import PIECE_BYTES, pieces
 from raftbatch import records as r
+from raftbatch.codec import MODELS_MAX
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
 from raftbatch.kinds import LapseReason, OutcomeKind, Ran
 from raftbatch.v1 import dispatch_pb2 as pb
@@ -81,14 +83,16 @@ class DispatchService:
         """Tell an executor its feed, for as long as it listens."""
 
         async def tell() -> None:
-            held = [(each.batch, each.fence) for each in request.held]
+            held = _slots(request.held, self._node.config.scheduler.feed.holdings_max)
             tail = await self._node.api.tail(
                 request.executor, request.incarnation, held, request.seen_index
             )
+            most = self._node.config.server.message_bytes_max
+            piece_bytes = min(PIECE_BYTES, most // 2)  # with room for what the first says besides
             try:
                 while True:
                     message = await tail.next()
-                    for piece in pieces(message):
+                    for piece in pieces(message, piece_bytes):
                         await context.write(piece)
                     del message  # else its payloads would be held until there is another
             finally:
@@ -102,8 +106,7 @@ class DispatchService:
         """Take in what an executor reports."""
 
         async def report() -> pb.ReportReply:
-            if len(request.reports) > REPORTS_MAX:
-                raise InvalidRequest(f"{len(request.reports)} reports, at most {REPORTS_MAX}")
+            bounded(request.reports, REPORTS_MAX, "reports")
             reporting = [asyncio.ensure_future(self._report(each)) for each in request.reports]
             try:
                 return pb.ReportReply(results=[await each for each in reporting])
@@ -119,7 +122,8 @@ class DispatchService:
         """Hear that an executor lives."""
 
         async def heartbeat() -> pb.HeartbeatReply:
-            holdings = [Holding(each.batch, each.fence, each.running) for each in request.holdings]
+            most = self._node.config.scheduler.feed.holdings_max
+            holdings = _holdings(request.holdings, most)
             load = load_of(request.load) if request.HasField("load") else None
             self._node.api.heartbeat(
                 request.executor, request.incarnation, request.tailed_index, holdings, load
@@ -166,7 +170,18 @@ class DispatchService:
             await abort(context, error, self._node.client_address)
 
 
-def _models(models: Iterable[pb.ModelVersion]) -> tuple[tuple[str, str], ...]:
+def _slots(held: Sequence[pb.Slot], most: int) -> list[tuple[int, int]]:
+    bounded(held, most, "assignments are held")
+    return [(each.batch, each.fence) for each in held]
+
+
+def _holdings(holdings: Sequence[pb.Holding], most: int) -> list[Holding]:
+    bounded(holdings, most, "assignments are held")
+    return [Holding(each.batch, each.fence, each.running) for each in holdings]
+
+
+def _models(models: Sequence[pb.ModelVersion]) -> tuple[tuple[str, str], ...]:
+    bounded(models, MODELS_MAX, "model versions")
     return tuple([(each.name, each.version) for each in models])
 
 

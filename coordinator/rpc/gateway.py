@@ -9,7 +9,7 @@ Source: proto/raftbatch/v1/gateway.proto.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -21,11 +21,13 @@ from coordinator.core.values import Outcome
 from coordinator.node import Node
 from coordinator.refusing import told_leader
 from coordinator.rpc import values
+from coordinator.rpc.asks import ASKS_MAX, bounded
 from coordinator.rpc.callers import caller, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.given_up import GivenUp
 from coordinator.rpc.session import Session
+from coordinator.submission import Submission
 from raftbatch.errors import Fatal, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -203,10 +205,10 @@ class GatewayService:
     ) -> list[Ticket | RaftbatchError]:
         """Have requests taken in, here or by whoever leads."""
         if self._forwarder.wants(forward):
+            bounded(messages, ASKS_MAX, "requests")
             items = self._forwarder.prepared(tenant or values.DEFAULT_TENANT, messages)
             return await self._forwarder.submit(items, _time_left_s(context))
-        submissions = [values.submission(tenant, each) for each in messages]
-        return await self._node.api.submit(submissions)
+        return await self._node.api.submit(_submissions(tenant, messages))
 
     def _submitted(self, answer: Ticket | RaftbatchError) -> pb.SubmitResult:
         if isinstance(answer, RaftbatchError):
@@ -232,7 +234,13 @@ def _time_left_s(context: Context) -> float | None:
     return None if left_s is None else left_s - _ANSWER_S
 
 
-def _names(tenant: str, request_ids: Iterable[str]) -> list[tuple[str, str]]:
+def _submissions(tenant: str, messages: Sequence[pb.Submission]) -> list[Submission]:
+    bounded(messages, ASKS_MAX, "requests")
+    return [values.submission(tenant, each) for each in messages]
+
+
+def _names(tenant: str, request_ids: Sequence[str]) -> list[tuple[str, str]]:
+    bounded(request_ids, ASKS_MAX, "ids")
     whose = tenant or values.DEFAULT_TENANT
     return [(whose, request_id) for request_id in request_ids]
 

@@ -22,7 +22,8 @@ from contextlib import suppress
 from coordinator.api import Name
 from coordinator.node import Node, Phase
 from coordinator.rpc.forwarding import Forwarder
-from raftbatch.errors import Fatal, RaftbatchError
+from coordinator.submission import check_name
+from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
 
 _WAITING_MAX = 4096  # for their cancels; the requests of others go on
 _NAMES_MAX = 1024  # of one cancel
@@ -58,6 +59,12 @@ class GivenUp:
         """
         if self._goes_on(name, began, left_s) or len(self._names) >= _WAITING_MAX:
             return
+        with suppress(InvalidRequest):  # nobody has such a request: all of a list would be refused
+            check_name("tenant", name[0])
+            check_name("request id", name[1])
+            self._add(name)
+
+    def _add(self, name: Name) -> None:
         self._names[name] = None
         if self._task is None:
             self._task = asyncio.ensure_future(self._cancel())

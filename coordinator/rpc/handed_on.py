@@ -91,7 +91,8 @@ class Item:
         else:
             self.ids = len(message.request_ids)
         self.data: bytes = message.SerializeToString()
-        self.size = len(self.data) + _ITEM_BYTES
+        # A message brings the tenant along, and nobody has looked at that yet.
+        self.size = len(self.data) + len(tenant.encode()) + _ITEM_BYTES
         self.is_settled = self.is_owed = self.is_lost = False
         self.said: RaftbatchError | None = None
         self.answer: Answer | None = None

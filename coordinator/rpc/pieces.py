@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # it is named in annotations alone
     _Starts = RepeatedCompositeFieldContainer[pb.Assignment]
 
 PIECE_BYTES = 8 << 20
+_REQUEST_BYTES = 36  # what a request takes beside its own bytes: numbers, lengths
 """What a piece holds at most, unless it is one request's."""
 
 _REASONS = {
@@ -40,14 +41,16 @@ def pieces(message: Current | Changes, piece_bytes: int = PIECE_BYTES) -> Iterat
 
     Args:
         message: of the feed.
-        piece_bytes: of payloads and parameters; most that a piece holds of several.
+        piece_bytes: of requests; most that a piece holds of several.
     """
     piece = _first(message)
     starts, held = _starts(piece), 0
     for assignment in message.start:
         sizes = [
-            len(payload) + len(parameters)
-            for payload, parameters in zip(assignment.payloads, assignment.parameters, strict=True)
+            len(payload) + len(parameters) + len(traceparent.encode()) + _REQUEST_BYTES
+            for payload, parameters, traceparent in zip(
+                assignment.payloads, assignment.parameters, assignment.traceparents, strict=True
+            )
         ]
         begin = 0
         for place, size in enumerate(sizes):

@@ -1,17 +1,16 @@
 """A session: one stream of a client, with many requests, and many answers, in each message.
 
-Whatever the client asks for has a number, and an `Ask` from when it is read until its last answer
-is ready to be written. Answers come as the replica applies entries: they are only noted then, and
-leave together, all that are known when the message before has been handed over. So the more there
-is to say, the less each costs.
+What the client asks for has a number, and an `Ask` from when it is read until its last answer can
+be written. Answers come as the replica applies entries: they are only noted then, and leave
+together once the message before was taken. So the more there is to say, the less each costs.
 
     read -> Ask -> api.submit, one task for some hundred -> ticket -> api.watch
                    or the forwarder, where this node does not lead and the client wishes it
          -> outcome, on the loop as its entry is applied -> noted -> written
 
-Bounds: payloads on their way to the log, beyond which no more is read; what is under way, in
-number, beyond which is refused; outcomes noted and not written: more are left in the state, and
-looked up when there is room; what comes while nothing is read: beyond it the client is cut off.
+Bounds: payloads and ids on their way to the log: no more is read; numbers under way: more are
+refused; outcomes noted and not written: more stay in the state until there is room; what comes
+while nothing is read: the client is cut off.
 
 What lives here: one stream. What must never live here: a decision, or an error's meaning. Called
 by: `gateway`. One thread: the loop's. Tasks: one that writes, which gRPC runs, one that reads, and
@@ -28,14 +27,14 @@ from functools import partial
 import grpc.aio
 
 from coordinator.answers import Ticket
-from coordinator.api import Api
+from coordinator.api import Api, Name
 from coordinator.config import SessionLimits
 from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
 from coordinator.refusing import told_leader
 from coordinator.rpc import legible, values
-from coordinator.rpc.asks import ASKS_MAX, Ask
+from coordinator.rpc.asks import Ask, check, names_of
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.outbox import Outbox
 from raftbatch.errors import (
@@ -54,6 +53,8 @@ Context = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionReply]
 
 _Submits = Callable[[], Awaitable[Sequence[Ticket | RaftbatchError]]]
 _Answers = Sequence[Verdict | RaftbatchError]
+_Asks = Callable[[list[Name]], Awaitable[_Answers]]
+_Notes = Callable[[int, _Answers], None]
 
 _A_TURN = 256  # requests taken in one turn of the loop: some milliseconds
 _RETRY_MS = 100
@@ -162,11 +163,9 @@ class Session:
     async def _take(self, request: pb.SessionRequest) -> None:
         """Take in one message."""
         tenant = request.tenant or values.DEFAULT_TENANT
+        check(request, self._limits.in_flight_max)
         for number in request.dropped:
             self._drop(number)
-        for what in (request.submissions, request.awaits, request.cancels):
-            if len(what) > ASKS_MAX:
-                raise InvalidRequest(f"{len(what)} of a kind in one message: at most {ASKS_MAX}")
         if request.submissions:
             await self._take_submissions(tenant, request)
         if request.awaits:
@@ -178,10 +177,10 @@ class Session:
             (request.acknowledgements, asked.acknowledge, outbox.acknowledged),
         ):
             for each in messages:
-                ask = self._ask(each.number)
+                ask = self._ask(each.number, tenant)
                 if ask is not None:
-                    names = [(tenant, request_id) for request_id in each.request_ids]
-                    self._start(self._answer(ask, call(names), note), [ask])
+                    self._start(self._answer(ask, call, each, note), [ask])
+                    await asyncio.sleep(0)
 
     async def _take_submissions(self, tenant: str, request: pb.SessionRequest) -> None:
         messages = request.submissions
@@ -293,12 +292,10 @@ class Session:
             await self._find(behind)
 
     def _taking(self, size: int) -> None:
-        """Count payloads on their way to the log, and let as many more be read as may be."""
+        """Count payloads and ids on their way to the log; let more be read where it may be."""
         self._taking_bytes += size
-        if self._taking_bytes < self._limits.taking_bytes_max:
-            self._has_room.set()
-        else:
-            self._has_room.clear()
+        has_room = self._taking_bytes < self._limits.taking_bytes_max
+        (self._has_room.set if has_room else self._has_room.clear)()
 
     async def _find(self, asks: list[Ask]) -> None:
         """Find out about requests that this node does not know."""
@@ -353,10 +350,13 @@ class Session:
             self._outbox.outcome(ask.number, result)
             self._noted()
 
-    async def _answer(
-        self, ask: Ask, call: Awaitable[_Answers], note: Callable[[int, _Answers], None]
-    ) -> None:
-        answers = await call
+    async def _answer(self, ask: Ask, call: _Asks, message: pb.SessionNames, note: _Notes) -> None:
+        names, size = names_of(ask.tenant, message)
+        self._taking(size)
+        try:
+            answers = await call(names)
+        finally:
+            self._taking(-size)
         if self._asks.get(ask.number) is ask:
             del self._asks[ask.number]
             note(ask.number, answers)

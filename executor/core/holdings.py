@@ -17,6 +17,9 @@ from raftbatch.v1 import dispatch_pb2 as pb
 
 BUSY = (Stage.RUNNING, Stage.STOPPING)
 
+_SHORT_NS = 2_000_000
+"""Batches that run for less are over before anybody misses the reports of those before them."""
+
 
 class Holdings:
     """See the module's docstring.
@@ -68,6 +71,17 @@ class Holdings:
     def waiting(self) -> Iterator[Held]:
         """Yield what waits, in the order in which it came."""
         yield from [each for each in self.held.values() if each.stage is Stage.WAITING]
+
+    def has_company_soon(self) -> bool:
+        """Whether the only report that is due has company in a moment: its like is running."""
+        due = [each for each in self.held.values() if each.reports and not each.is_told]
+        if len(due) != 1:
+            return False
+        # Of a report of anything else, or of what never ran, these are 0.
+        complete, model = due[0].reports[0].complete, due[0].model
+        ran_ns = complete.compute_input_ns + complete.infer_ns + complete.output_ns
+        running = [each for each in self.held.values() if each.stage is Stage.RUNNING]
+        return 0 < ran_ns < _SHORT_NS and any(each.model == model for each in running)
 
     def _end(self, names: list[Name], after: After) -> Iterator[Held]:
         """Let go of assignments; yield those that run."""

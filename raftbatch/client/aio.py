@@ -166,6 +166,8 @@ class AsyncClient:
             ticket = await client.submit("echo", {"text": "hello"})
             result = await ticket.result()
 
+        To cancel the await cancels the request, as that of `infer` does.
+
         Args:
             model, inputs, version, request_id, timeout_s, priority, parameters, traceparent:
                 see `infer`.
@@ -189,7 +191,7 @@ class AsyncClient:
             request_id: of the request.
             index: of its ticket, where it is known: then any node can answer.
         """
-        checks.text("request id", request_id)
+        checks.request_id(request_id)
         checks.number("index", index, checks.INDEX_MAX)
         return Ticket(self, request_id, index)
 
@@ -201,7 +203,7 @@ class AsyncClient:
         Raises:
             RaftbatchError: it was refused; definite.
         """
-        checks.text("request id", request_id)
+        checks.request_id(request_id)
         return await self._running().cancel(request_id)
 
     async def acknowledge(self, request_id: str) -> None:
@@ -210,7 +212,7 @@ class AsyncClient:
         For clients that do not do so by themselves (`ClientOptions.acknowledges`), as where an
         outcome must be safe elsewhere first.
         """
-        checks.text("request id", request_id)
+        checks.request_id(request_id)
         self._running().acknowledge(request_id)
 
     def map(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _GROUP_MAX = 1024  # requests of one message; the protocol's bound is 4096
 _GROUP_BYTES_MAX = 1 << 20  # of one message, unless one request alone is larger
+_MANY = 4096  # asks that wait: looked through each time that there are twice as many
 _OVERHEAD_BYTES = 32  # of a request, beside its head and its inputs
 _SUBMISSIONS = tag_of(pb.SessionRequest, "submissions")
 _NUMBER = tag_of(pb.Submission, "number")
@@ -140,6 +141,7 @@ class Ready:
 
     def __init__(self) -> None:
         self._asks: deque[Ask] = deque()
+        self._many = _MANY  # beyond it, what was given up is looked for
 
     def __len__(self) -> int:
         """Return how many there are, given up ones among them."""
@@ -147,6 +149,9 @@ class Ready:
 
     def put(self, ask: Ask) -> None:
         """Add one."""
+        if len(self._asks) >= self._many:  # nothing is taken out while nobody leads
+            self._asks = deque(each for each in self._asks if not each.answer.done())
+            self._many = max(_MANY, 2 * len(self._asks))
         self._asks.append(ask)
 
     def put_first(self, asks: Sequence[Ask]) -> None:
@@ -166,7 +171,7 @@ class Ready:
         """Put as many into a message as it and the node have room for.
 
         Args:
-            request: the message, for what was taken in before.
+            request: the message, for what was taken in before; it may say something already.
             parts: is given the bytes that follow it, of what is to be taken in.
             link: that it is for, and that owes them from then on.
             number: the last that was used.
@@ -177,24 +182,28 @@ class Ready:
         ready, asks = self._asks, link.asks
         room = min(_GROUP_MAX, link.room)
         whole: int = link.opened.message_bytes_max
-        most, size = min(_GROUP_BYTES_MAX, whole), 0
+        most, size = min(_GROUP_BYTES_MAX, whole), request.ByteSize()
+        is_alone = not (request.dropped or request.cancels or request.acknowledgements)
         while ready and room > 0:
             ask = ready[0]
             if ask.answer.done():  # it was given up
                 ready.popleft()
                 continue
+            bytes_of_it = (
+                len(ask.head) + len(ask.payload) if ask.head else id_bytes_max(ask.request_id)
+            )
+            own = bytes_of_it + _OVERHEAD_BYTES
+            if size + own > most and not is_alone:
+                break
+            if size + own > whole:
+                ready.popleft()
+                why = f"a request of {size + own} bytes is more than the {whole} that a node takes"
+                # It was not asked, and so says nothing of an earlier try.
+                ask.fail(ask.unknown(why) if ask.is_lost else PayloadTooLarge(why))
+                continue
+            size += own
+            is_alone = False
             if ask.head:
-                bytes_of_it = len(ask.head) + len(ask.payload)
-                own = bytes_of_it + _OVERHEAD_BYTES
-                if own > whole:
-                    ready.popleft()
-                    why = f"a request of {own} bytes is more than the {whole} that a node takes"
-                    # It was not asked, and so says nothing of an earlier try.
-                    ask.fail(ask.unknown(why) if ask.is_lost else PayloadTooLarge(why))
-                    continue
-                size += own
-                if size > most and parts:
-                    break
                 field = _NUMBER + varint(number + 1)
                 length = varint(bytes_of_it + len(field))
                 parts += (_SUBMISSIONS + length, ask.head, ask.payload, field)
@@ -206,6 +215,12 @@ class Ready:
             ask.number, ask.link = number, link
             asks[number] = ask
         return number
+
+
+def id_bytes_max(request_id: str) -> int:
+    """Return how many bytes an id takes in a message, at most."""
+    length = len(request_id)
+    return (length if request_id.isascii() else 4 * length) + 3  # its tag and length
 
 
 def end_wait(future: asyncio.Future[None]) -> None:

@@ -12,18 +12,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from raftbatch.client.asks import pause_s
+from raftbatch.client.asks import id_bytes_max, pause_s
 from raftbatch.errors import InvalidRequest, OutcomeUnknown, RaftbatchError
+from raftbatch.fields import NAME_LENGTH_MAX
 from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
 NAMES_MAX = 4096
 """Of one message: the protocol's bound."""
 
+_PART = 8  # of a message for ids of either kind
+_ID_BYTES_MAX = 4 * NAME_LENGTH_MAX + 3  # `checks` lets no other in
+
 _ENOUGH = 256  # acknowledgements that are worth a message of their own
 _SOON_S = 0.05  # fewer wait so long for others
-_HELD_MAX = 1 << 17  # beyond that the oldest is left to its retention
+_HELD_MAX = 1 << 17  # beyond that the oldest is left to its retention, or goes on
 
 RETRIED = (
     "not_leader",
@@ -98,20 +103,33 @@ class Background:
             future = asyncio.get_running_loop().create_future()
             self._cancelled[request_id] = future
             self._cancels[request_id] = None
+            if len(self._cancels) > _HELD_MAX:
+                self._forget(next(iter(self._cancels)))
             self._unread[request_id] = unread
             if not self._is_pausing:
                 self._wake()
         return future
 
-    def take(self, most: int) -> list[Control]:
-        """Return what is to be said now, `most` at once; it is owed from then on."""
+    def _forget(self, request_id: str) -> None:
+        """Leave a request to itself: no node has taken its cancel, and too many wait for one."""
+        del self._cancels[request_id]
+        why = f"{request_id} was not cancelled: {_HELD_MAX} others wait for a node"
+        self._tell(request_id, OutcomeUnknown(why))
+
+    def take(self, most: int, message_bytes_max: int) -> list[Control]:
+        """Return what is to be said now; it is owed from then on.
+
+        Args:
+            most: lists of ids at once.
+            message_bytes_max: of the message that they travel in: they take a part of it.
+        """
         controls: list[Control] = []
         if self._is_pausing:
             return controls
         if self._cancels and most > 0:
-            controls.append(Control(True, _taken(self._cancels)))
+            controls.append(Control(True, _taken(self._cancels, message_bytes_max // _PART)))
         if self._read and self._is_due and most > len(controls):
-            controls.append(Control(False, _taken(self._read)))
+            controls.append(Control(False, _taken(self._read, message_bytes_max // _PART)))
             self._is_due = bool(self._read)
         self._owed += sum(len(control.request_ids) for control in controls)
         return controls
@@ -161,7 +179,7 @@ class Background:
 
     def give_up(self, error: RaftbatchError) -> None:
         """Say nothing of what is to be said now: there is nobody to say it to."""
-        cancels = _taken(self._cancels)
+        cancels, self._cancels = self._cancels, {}
         for request_id in cancels:
             self._tell(request_id, error)
 
@@ -241,13 +259,18 @@ def _is_retried(error: RaftbatchError) -> bool:
     return (not error.definite or error.slug in RETRIED) and not isinstance(error, InvalidRequest)
 
 
-def _taken(ids: dict[str, None]) -> tuple[str, ...]:
-    """Take the first ids out, as many as a message may hold."""
-    if len(ids) <= NAMES_MAX:
+def _taken(ids: dict[str, None], bytes_max: int) -> tuple[str, ...]:
+    """Take the first ids out, as many as a message may hold, and one in any case."""
+    if len(ids) <= NAMES_MAX and len(ids) * _ID_BYTES_MAX <= bytes_max:
         found = tuple(ids)
         ids.clear()
         return found
-    found = tuple(ids)[:NAMES_MAX]
-    for each in found:
+    left, first = bytes_max, list[str]()
+    for each in islice(ids, NAMES_MAX):
+        left -= id_bytes_max(each)
+        if left < 0 and first:
+            break
+        first.append(each)
+    for each in first:
         del ids[each]
-    return found
+    return tuple(first)

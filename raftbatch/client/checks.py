@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import isfinite
 
 from raftbatch.errors import InvalidRequest
+from raftbatch.fields import NAME_LENGTH_MAX
 
 TIMEOUT_S_MAX = float(1 << 30)
 """34 years; nodes allow 2 ** 40 ms, which is a little more."""
@@ -34,6 +35,19 @@ def text(what: str, value: object) -> None:
         else:
             return
     raise InvalidRequest(f"the {what} {value!r} is no text")
+
+
+def request_id(value: object) -> None:
+    """Make sure that it may be a request's id: a longer one could fill a message that many share.
+
+    Raises:
+        InvalidRequest: definite; it may not.
+    """
+    text("request id", value)
+    assert isinstance(value, str)
+    if len(value) > NAME_LENGTH_MAX:
+        what = f"the request id {value[:20]!r}... has {len(value)} characters"
+        raise InvalidRequest(f"{what}: at most {NAME_LENGTH_MAX}")
 
 
 def number(what: str, value: object, most: int) -> None:

@@ -80,7 +80,8 @@ class Engine:
         """
         if self._is_closed or self.pending >= self._options.pending_max:
             self._check_open()
-            raise Overloaded(f"{self.pending} calls are under way in this client already")
+            said = f"{self.pending} calls are under way in this client already (pending_max)"
+            raise Overloaded(f"{said}: wait for some of them")
         if limit_s is not None:
             self._deadlines.add(ask, limit_s, is_cancelled)
         self._ready.put(ask)
@@ -214,21 +215,21 @@ class Engine:
         is_leading = link is self._link
         if not link.dropped and not (is_leading and self.has_work()):
             return None
+        dropped = link.take_dropped()
         request = pb.SessionRequest(
-            tenant=self._options.tenant, dropped=link.dropped, forward=self._options.forward
+            tenant=self._options.tenant, dropped=dropped, forward=self._options.forward
         )
-        before, has_dropped = self._number, bool(link.dropped)
+        before = self._number
         parts: list[bytes] = []
-        link.dropped.clear()
-        if is_leading:
-            for control in self._background.take(link.room):
+        if is_leading and not link.dropped:
+            for control in self._background.take(link.room, link.opened.message_bytes_max):
                 self._number += 1
                 link.controls[self._number] = control
                 names = request.cancels if control.is_cancel else request.acknowledgements
                 names.add(number=self._number, request_ids=control.request_ids)
             self._number = self._ready.fill(request, parts, link, self._number)
         # Without room for anything more it would say nothing, over and over.
-        if self._number == before and not has_dropped:
+        if self._number == before and not dropped:
             return None
         return b"".join((request.SerializeToString(), *parts))
 

@@ -16,6 +16,9 @@ from raftbatch.client.link import Link, Owner
 from raftbatch.client.nodes import Nodes
 from raftbatch.errors import RaftbatchError
 
+_AT_ONCE = 3  # nodes turned to in succession without a pause: one has died, another was mistaken
+_CALM_S = 2.0  # beyond the longest pause: who was turned to for so long was no mistake
+
 
 class Seeker(Owner, Protocol):
     """For whom it is looked."""
@@ -44,6 +47,9 @@ class Seeker(Owner, Protocol):
 class Finder:
     """See the module's docstring.
 
+    Nodes that name each other, or take a session and end it at once, are not asked round and
+    round: from the fourth in succession on there is a pause before each search, longer each time.
+
     Args:
         seeker: for whom.
         nodes: who is asked.
@@ -57,6 +63,8 @@ class Finder:
         self._loop = asyncio.get_running_loop()
         self._finding: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
+        self._turns = 0  # links found, none of which lasted
+        self._turned_at = self._loop.time()
         self._is_closed = False
 
     def find(self) -> None:
@@ -100,12 +108,13 @@ class Finder:
 
     async def _search(self) -> None:
         """Look for the leader until one is found: for ever, once any node has answered."""
+        await self._slowed()
         began = self._loop.time()
         attempts = 0
         while True:
             link = await self._nodes.find(self._seeker)
             if link is not None:
-                self._seeker.turn_to(link)
+                self._turn_to(link)
                 return
             if self._nodes.has_met and not (self._waiters or self._seeker.has_work()):
                 return
@@ -118,11 +127,24 @@ class Finder:
 
     async def _search_beside(self, old: Link) -> None:
         """Look for a better one, until there is one, or the one that is doubted says something."""
+        await self._slowed()
         attempts = 0
         while old.is_doubted and self._seeker.has_link():
             link = await self._nodes.find(self._seeker, old.address)
             if link is not None:
-                self._seeker.turn_to(link)
+                self._turn_to(link)
                 return
             attempts += 1
             await self._seeker.pause(pause_s(attempts))
+
+    async def _slowed(self) -> None:
+        """Wait before another search where those before it led nowhere."""
+        if self._loop.time() - self._turned_at > _CALM_S:
+            self._turns = 0
+        if self._turns >= _AT_ONCE:
+            await self._seeker.pause(pause_s(self._turns - _AT_ONCE + 1))
+
+    def _turn_to(self, link: Link) -> None:
+        self._turns += 1
+        self._turned_at = self._loop.time()
+        self._seeker.turn_to(link)

@@ -33,6 +33,7 @@ _SESSION = "/raftbatch.v1.Gateway/Session"  # its requests are bytes already
 _LOOK_S = 0.25
 _SILENT_LOOKS = 2  # a node that owes something, and was silent for so many, is asked if it is there
 _DOUBT_S = 0.25  # far longer than that answer takes, were it well
+_DROPPED_PART = 32  # of a message, in numbers of up to ten bytes: a third of it at most
 _LEADERLESS_MAX = 4  # answers in succession without a leader: it is cut off, or all are
 
 
@@ -129,6 +130,14 @@ class Link:
         if self.asks.pop(number, None) is not None:
             self.dropped.append(number)
             self.woken.set()
+
+    def take_dropped(self) -> list[int]:
+        """Return what was dropped, as much as a message has room for; the rest is left."""
+        if not self.dropped:
+            return []
+        most = max(1, self.opened.message_bytes_max // _DROPPED_PART)
+        taken, self.dropped = self.dropped[:most], self.dropped[most:]
+        return taken
 
     async def models(self, name: str) -> pb.ModelsReply:
         """Return the versions of a model, as far as the node knows.

@@ -12,7 +12,7 @@ from functools import partial
 from raftbatch.client.asks import pause_s
 from raftbatch.client.engine import Engine
 from raftbatch.client.inputs import Encoder
-from raftbatch.errors import Draining, NoLeader, OutcomeUnknown, UnknownModel
+from raftbatch.errors import Draining, NoLeader, OutcomeUnknown, Overloaded, UnknownModel
 from raftbatch.v1 import model_pb2
 
 _FRESH_S = 60.0  # settings are asked for anew after that
@@ -72,10 +72,16 @@ class Models:
         loop = asyncio.get_running_loop()
         since, looks, tries = loop.time(), 0, 0
         while True:
+            asked_ms = 0
             link = await engine.link(self._patience_s)
             try:
                 reply = await link.models(model)
-            except (NoLeader, Draining):  # it has heard of nothing yet, or stops
+            except (
+                NoLeader,
+                Draining,
+                Overloaded,
+            ) as error:  # it knows nothing yet, stops, is full
+                asked_ms = error.retry_after_ms
                 if self._patience_s is not None and loop.time() - since >= self._patience_s:
                     raise
             except OutcomeUnknown:
@@ -95,7 +101,7 @@ class Models:
                     of_version = f" of version {version}" if version else ""
                     raise UnknownModel(f"there is no model {model}{of_version}")
             tries += 1
-            await engine.pause(pause_s(tries))
+            await engine.pause(pause_s(tries, asked_ms))
 
 
 def _age(model: model_pb2.Model) -> tuple[int, str]:

@@ -7,14 +7,14 @@ here: anything else. Called by: users. Any number of threads may share a client.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from raftbatch.client import aio
 from raftbatch.client.aio import AsyncClient, Inputs
 from raftbatch.client.host import loop_thread, process_id
 from raftbatch.client.options import ClientOptions
 from raftbatch.client.results import Result
+from raftbatch.closing import Closing
 from raftbatch.errors import InvalidRequest
 from raftbatch.v1 import model_pb2
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _BUNCH = 64  # results that `map` fetches from the thread at once, where so many are there already
 
 
-class Client:
+class Client(Closing):
     """A client of a cluster.
 
         with Client("127.0.0.1:8001") as client:
@@ -44,19 +44,6 @@ class Client:
         self._thread = loop_thread()
         self._process = process_id()
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        """Return it. Nothing is connected yet."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End it."""
-        self.close()
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -86,11 +86,23 @@ def _fits(ledger: Ledger, story: Story, model: Model) -> bool:
         or ledger.outcome_bytes + reserved > policy.outcome_bytes_max
     ):
         return False
+    own = ledger.tenant_use(story.tenant)
+    reserved = (own.requests + 1) * policy.outcome_reserve_bytes
+    if _is_beyond_share(ledger, story.tenant, reserved):
+        return False
     return (
         _has_room(everything, story, _limits(policy))
         and _has_room(ledger.model_use(story.key), story, _limits(model))
-        and _has_room(ledger.tenant_use(story.tenant), story, _tenant_limits(policy, story.tenant))
+        and _has_room(own, story, _tenant_limits(policy, story.tenant))
     )
+
+
+def _is_beyond_share(ledger: Ledger, tenant: str, more: int) -> bool:
+    """Return whether a tenant's outcomes would be more than it may leave."""
+    policy = ledger.policy
+    listed = [each.outcome_bytes_max for each in policy.tenants if each.tenant == tenant]
+    share = next(filter(None, (*listed, policy.tenant_outcome_bytes_max)), 0)
+    return share > 0 and ledger.left[tenant] + more > share
 
 
 def _has_room(use: Waiting, story: Story, limits: tuple[int, int, int]) -> bool:
@@ -136,6 +148,7 @@ def _remember(ledger: Ledger, tenant: str, request_id: str) -> None:
             (tenant not in ledger.tenants and len(ledger.tenants) >= policy.tenants_max)
             or len(ledger.known) >= policy.dedupe_entries_max
             or ledger.outcome_bytes + OUTCOME_BYTES > policy.outcome_bytes_max
+            or _is_beyond_share(ledger, tenant, OUTCOME_BYTES)
         ):
             return
         own = ledger.tenants.get(tenant)

@@ -8,7 +8,7 @@ record does what (`admitting`, `batching`, `fold`). Called by: these. Total. Det
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappush
@@ -79,6 +79,7 @@ class Ledger:
         repeats: numbers of admissions that repeated a known id, and whose.
         waiting: by `None` (all), model version, and tenant.
         outcome_bytes: of outcomes whose content is kept.
+        left: the same, by tenant.
         stories, batch_stories: everything, by number.
         whole: outcomes with their content, the oldest first.
         bare: outcomes of which the id alone is known, the same.
@@ -105,6 +106,7 @@ class Ledger:
         self.waiting: dict[object, Waiting] = {None: Waiting()}
         self.tenants: dict[str, Waiting] = {}
         self.outcome_bytes = 0
+        self.left: Counter[str] = Counter()
         self.stories: dict[int, Story] = {}
         self.batch_stories: dict[int, BatchStory] = {}
         self.cancelled: list[Story] = []
@@ -195,15 +197,21 @@ class Ledger:
     def remember(self, story: Story) -> None:
         """Keep an outcome for its retention."""
         self.whole.append(story)
-        self.outcome_bytes += bytes_of(story)
+        self._count_kept(story, bytes_of(story))
 
     def drop_content(self, story: Story) -> bool:
         """Let an outcome's content go; return whether it was there."""
         if not story.is_kept:
             return False
-        self.outcome_bytes -= bytes_of(story)
+        self._count_kept(story, -bytes_of(story))
         story.is_kept = False
         return True
+
+    def _count_kept(self, story: Story, size: int) -> None:
+        self.outcome_bytes += size
+        self.left[story.tenant] += size
+        if not self.left[story.tenant]:
+            del self.left[story.tenant]
 
     def end_early(
         self, stories: Iterable[Story], kind: OutcomeKind, code: str = "", message: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,14 @@ def test_pieces_are_never_empty() -> None:
     assert [piece.more for piece in found] == [True, True, False]
     [empty] = pieces(Changes(5, 6, (), (), (), (), True, False))
     assert (empty.changes.draining, empty.more) == (True, False)
+
+
+def test_pieces_count_all_that_a_request_brings() -> None:
+    plain = assignment(1, *[0] * 500)
+    given = replace(plain, traceparents=("x" * 4000,) * 250 + ("",) * 250)
+    found = list(pieces(Changes(5, 6, (given,), (), (), (), False, False), piece_bytes=10_000))
+    assert max(each.ByteSize() for each in found) < 11_000
+    assert sum(len(part.numbers) for each in found for part in each.changes.start) == 500
 
 
 def test_executor_that_goes_away_closes_its_tail(tmp_path: Path) -> None:

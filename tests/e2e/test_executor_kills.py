@@ -17,9 +17,12 @@ from tests.e2e.flow import PATIENCE_S, settled
 from tests.e2e.local_scene import until_gone
 from tests.e2e.processes import Process
 
-pytestmark = pytest.mark.slow
+LIMIT_S = 540.0
+"""For fifty executors to start, each a few processes, on however busy a machine."""
 
-KILLS = 20
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+KILLS = 50
 WIDTH = 4
 EXECUTORS = ("x1", "x2", "x3")
 
@@ -67,7 +70,7 @@ async def runs(scene: Scene, name: str) -> tuple[int, int]:
         found.extend(scene.served.folder.glob(f"{name}.*.runs"))
         return bool(found)
 
-    await asyncio.to_thread(scene.served.until, are_there, f"run of {name}")
+    await asyncio.to_thread(scene.served.until, are_there, f"run of {name}", LIMIT_S)
     executor, child = map(int, found[0].read_text(encoding="utf-8").split())
     return executor, child
 
@@ -100,4 +103,4 @@ def test_executors_killed_mid_batch_cost_no_request(tmp_path: Path) -> None:
         await asyncio.to_thread(until_gone, children)
         await asyncio.to_thread(settled, served, KILLS * WIDTH)
 
-    run(tmp_path, test, settings=SETTINGS)
+    run(tmp_path, test, settings=SETTINGS, limit_s=LIMIT_S)

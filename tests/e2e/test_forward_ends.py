@@ -238,6 +238,19 @@ def test_no_message_is_more_than_the_leader_takes(tmp_path: Path) -> None:
     play(tmp_path, test)
 
 
+def test_tenant_counts_in_each_message(tmp_path: Path) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel, nodes: list[FakeNode]) -> None:
+        nodes[0].message_bytes_max = 2_000
+        session = await opened(channel)
+        await session.write(submissions(2, tenant="t" * 1_000))
+        found = await answers(session, 2)
+        assert {each.slug for each in found.values()} == {"payload_too_large"}
+        assert nodes[0].messages == []
+        session.cancel()
+
+    play(tmp_path, test)
+
+
 def test_request_that_another_leader_would_not_take_may_be_known_all_the_same(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from chaos.worlds import mounts
 from chaos.worlds.mounts import Disk, missing
+from chaos.worlds.owners import Unable
 from chaos.worlds.preloaded import Faults, Preload, compiler, make_library
 from tests.tidy.tree import ROOT
 
@@ -68,7 +69,7 @@ def test_renewal_waits_for_whoever_looks_at_the_disk(
     def run(*command: str, accepted: tuple[int, ...] = (0,)) -> None:
         try:
             plain(*command, accepted=accepted)
-        except RuntimeError:
+        except Unable:
             os.close(looking.pop())
             raise
 
@@ -77,6 +78,30 @@ def test_renewal_waits_for_whoever_looks_at_the_disk(
     ext4.renew()
     assert not looking
     assert (ext4.path / "synced").read_bytes() == b"written"
+
+
+def test_renewal_waits_for_whoever_has_mounts_of_its_own(
+    ext4: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the disk is mounted again as it was, without power: each read of it fails."""
+    _write(ext4.path / "synced", is_synced=True)
+    command = ["unshare", "--mount", "sh", "-c", "echo; exec sleep 3600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n"
+        plain, seen = mounts._is_attached, []
+
+        def is_attached(image: Path) -> bool:
+            seen.append(plain(image))
+            holder.kill()
+            return seen[-1]
+
+        monkeypatch.setattr(mounts, "_is_attached", is_attached)
+        ext4.lose_power()
+        ext4.renew()
+    assert seen[0]
+    assert not seen[-1]
+    assert (ext4.path / "synced").read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs"])

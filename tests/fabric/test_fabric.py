@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.worlds.owners import Unable
 from tests.fabric.agent import ECHO
 from tests.fabric.nodes import Nodes, needs_namespaces, running
 
@@ -236,7 +237,7 @@ def test_fabric_says_that_its_switch_has_ended() -> None:
     with running("n1") as nodes:
         nodes.fabric.switch.kill()
         nodes.fabric.switch.wait(30)
-        with pytest.raises(RuntimeError, match="the switch has ended"):
+        with pytest.raises(Unable, match="the switch has ended"):
             nodes.fabric.heal()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from chaos.worlds.fabric import Fabric
 from chaos.worlds.namespaces import clean, leftovers, ours, remove_namespace, run_ip
+from chaos.worlds.owners import Unable
 from tests.fabric.agent import LIMIT_S
 from tests.fabric.nodes import needs_namespaces, running
 from tests.tidy.tree import ROOT
@@ -139,7 +140,7 @@ def test_close_ends_all_that_runs_at_a_node_whatever_its_state() -> None:
 @pytest.mark.parametrize(("nodes", "mtu_bytes"), [(["n1", "n/2"], 1500), (["n1", "n2"], 1)])
 def test_fabric_that_cannot_be_made_leaves_nothing(nodes: list[str], mtu_bytes: int) -> None:
     before = _addresses()
-    with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises((ValueError, Unable)):
         Fabric(nodes, mtu_bytes=mtu_bytes)
     assert _mine() == []
     assert _addresses() == before

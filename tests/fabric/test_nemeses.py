@@ -159,6 +159,13 @@ def test_cutting_off(world: ProcessWorld) -> None:
     _led_by_another(world, leader)
     heal()
     assert _ruled(world) == {}
+    world.wait_ready(LIMIT_S)
+    leader = _leader(world)
+    heal = _act(world, "depose-leader")
+    assert _nodes_cut_off(world) == [leader]
+    heal()  # which waits until there is another
+    assert _leader(world) != leader
+    assert _ruled(world) == {}
     for name in ("isolate-follower", "isolate-executor", "scatter"):
         world.wait_ready(LIMIT_S)
         leader = _leader(world)

@@ -196,7 +196,7 @@ class Scene:
         if message is None:
             return
         told = None
-        for piece in pieces(message, piece_bytes=self.draw.choice((1, 15, 1 << 20))):
+        for piece in pieces(message, piece_bytes=self.draw.choice((1, 90, 1 << 20))):
             assert told is None
             told = self._joiner.add(pb.FeedMessage.FromString(piece.SerializeToString()))
             self.counts["more" if piece.more else "message"] += 1

@@ -246,6 +246,15 @@ class Scene:
         self.asked.append(asked)
         return asked
 
+    def admit_all(self, requests: Sequence[tuple[str, dict[str, object]]]) -> list[Asked] | None:
+        """Ask for requests to be admitted together; None: they were not taken so."""
+        asked = [Asked() for _ in requests]
+        admissions = [admission(request_id, **fields) for request_id, fields in requests]
+        if not self.process.call(self.leader.admit_all, admissions, asked):
+            return None
+        self.asked += asked
+        return asked
+
     def propose(self, record: r.Record) -> Asked:
         """Ask for a record to be proposed; raises what `propose` raises."""
         asked = Asked()

@@ -92,6 +92,18 @@ class FakeLeader:
         self._inbox.add_request(name, admission, size, done)
         self.proposed += 1
 
+    def admit_all(self, admissions: Sequence[Admission], dones: Sequence[Done]) -> bool:
+        """Let requests wait for the next entry, if it refuses none."""
+        try:
+            self._check()
+            for each in admissions:
+                check_admission(self._scene.state, each, len(each.payload) + len(each.parameters))
+        except RaftbatchError:
+            return False
+        for admission, done in zip(admissions, dones, strict=True):
+            self.admit(admission, done)
+        return True
+
     def propose(self, record: r.Record, done: Done) -> None:
         """Let a record wait for the next entry."""
         self._check()

@@ -21,6 +21,7 @@ from raftbatch.errors import (
     OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
+    QuotaExceeded,
     RaftbatchError,
     UnknownRequest,
 )
@@ -317,6 +318,8 @@ def test_each_id_of_a_cancel_has_its_own_answer(loop: VirtualLoop) -> None:
     assert answers[3] is Verdict.UNKNOWN_REQUEST
     slugs = [each.slug for each in answers if isinstance(each, RaftbatchError)]
     assert slugs == ["outcome_forgotten", "quota_exceeded"]
+    assert isinstance(answers[4], QuotaExceeded)
+    assert answers[4].retry_after_ms == 1000  # nothing drains, by which it could be foreseen
     assert node.state.index == before + 1  # one record for all
     assert node.outcome("open") == "cancelled"
     # The remembered cancel is met by the request that comes later.

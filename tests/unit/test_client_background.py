@@ -64,7 +64,7 @@ def test_nothing_is_said_for_as_long_as_the_node_asks(is_cancel: bool) -> None:
             background.cancel("c")
         else:
             acknowledge_many(background, "a")
-        [refused] = background.take(2)
+        [refused] = background.take(2, 1 << 20)
         background.failed(refused, FULL)
         acknowledge_many(background, "b")
         background.cancel("d")
@@ -80,7 +80,7 @@ def test_longest_pause_that_was_asked_for_holds(error: RaftbatchError) -> None:
     def test(background: Background, loop: Loop) -> None:
         acknowledge_many(background, "a")
         background.cancel("c")
-        cancel, acknowledgement = background.take(2)
+        cancel, acknowledgement = background.take(2, 1 << 20)
         background.failed(cancel, FULL)
         background.failed(acknowledgement, error)
         [left_s] = loop.waits_s()
@@ -96,7 +96,7 @@ def test_outcome_of_what_is_cancelled_stays_for_who_may_read_it(
 ) -> None:
     def test(background: Background, loop: Loop) -> None:
         told = background.cancel("c", [state] if is_unread else ())
-        [control] = background.take(1)
+        [control] = background.take(1, 1 << 20)
         assert background.cancelled(control, [pb.CancelResult(state=state)]) is None
         assert told.result() is (state == pb.CANCEL_STATE_CANCELLED)
         assert len(loop.waits_s()) == is_unread  # until it is acknowledged
@@ -110,9 +110,9 @@ def test_what_is_due_early_has_no_timer_left() -> None:
         assert background.is_due
         assert loop.waits_s() == []
         background.cancel("c")
-        assert background.take(0) == []  # there is no room
-        assert background.take(1) == [Control(True, ("c",))]
-        assert background.take(1) == [Control(False, tuple(f"a{n}" for n in range(MANY)))]
+        assert background.take(0, 1 << 20) == []  # there is no room
+        assert background.take(1, 1 << 20) == [Control(True, ("c",))]
+        assert background.take(1, 1 << 20) == [Control(False, tuple(f"a{n}" for n in range(MANY)))]
         assert not background.is_due
 
     play(test)

@@ -44,7 +44,8 @@ def test_what_cannot_be_sent_is_refused_before_it_is_asked_for(name: str, value:
 
 
 @pytest.mark.parametrize(
-    ("request_id", "index"), [(HALF, 0), (5, 0), ("r", -1), ("r", 1 << 64), ("r", None)]
+    ("request_id", "index"),
+    [(HALF, 0), (5, 0), ("r" * 257, 0), ("r", -1), ("r", 1 << 64), ("r", None)],
 )
 def test_ticket_that_cannot_be_sent_is_none(request_id: Any, index: Any) -> None:
     async def main() -> None:
@@ -61,6 +62,7 @@ def test_calls_that_cannot_be_sent_are_refused_at_once() -> None:
             ticket = client.ticket("r", (1 << 64) - 1)
             for call in (
                 client.cancel(HALF),
+                client.cancel("r" * 257),  # many share the message that it would fill
                 client.infer(HALF, "text"),
                 client.submit("m", "text", version=HALF),
                 client.infer("m", "text", timeout_s=float("inf")),
@@ -69,5 +71,7 @@ def test_calls_that_cannot_be_sent_are_refused_at_once() -> None:
             ):
                 with pytest.raises(InvalidRequest):
                     await asyncio.wait_for(call, 5)
+            with pytest.raises(InvalidRequest, match="257 characters: at most 256"):
+                await client.acknowledge("r" * 257)
 
     asyncio.run(main())

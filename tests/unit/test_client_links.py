@@ -147,3 +147,41 @@ def test_link_that_owes_models_alone_is_ended_with_them(monkeypatch: pytest.Monk
         await engine.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("request_bytes", [0, 3800])
+def test_message_holds_no_more_than_the_node_takes_whatever_rides_along(request_bytes: int) -> None:
+    async def main() -> None:
+        engine = made()
+        link = await turn(engine)
+        link.opened.in_flight_max = 1 << 20
+        for n in range(400):
+            engine.acknowledge(f"{n:0200}")
+            engine._background.cancel(f"{n:0200}")
+        link.dropped.extend(range(1 << 30, (1 << 30) + 2000))
+        head = pb.Submission(model="echo").SerializeToString()
+        payload = pb.Submission(payload=b"x" * request_bytes).SerializeToString()
+        names = ["ä" * 250 + str(n) for n in range(50)]
+        asks = [Ask(engine.future(), name) for name in names]
+        asks += [Ask(engine.future(), str(n), head, payload) for n in range(5)]
+        for ask in asks:
+            engine.ask(ask, None, False)
+        said = pb.SessionRequest()
+        while (message := engine.next_message(link)) is not None:
+            assert 0 < len(message) <= link.opened.message_bytes_max
+            said.MergeFromString(message)
+        assert len(said.dropped) == 2000
+        assert [each.request_id for each in said.awaits] == names
+        assert len(said.submissions) == 5
+        for each in (said.cancels, said.acknowledgements):
+            assert sorted(name for one in each for name in one.request_ids) == [
+                f"{n:0200}" for n in range(400)
+            ]
+        numbers = [each.number for part in (said.awaits, said.submissions) for each in part]
+        assert sorted(numbers) == sorted(link.asks)
+        for ask in asks:
+            ask.answer.set_result(None)
+        engine._background.close()
+        await engine.close()
+
+    asyncio.run(main())

@@ -11,8 +11,15 @@ import msgpack
 import pytest
 
 from raftbatch import records as r
-from raftbatch.codec import VERSION, check_record, decode_entry, encode_entry, encode_record
+from raftbatch.codec import (
+    VERSION,
+    check_record,
+    decode_entry,
+    encode_entry,
+    encode_record,
+)
 from raftbatch.errors import InvalidRequest, Undecodable
+from raftbatch.packed_settings import pack_policy, unpack_policy
 from raftbatch.settings import Model, Policy, TenantLimits
 from tests.unit.record_examples import EXAMPLES, KEY, entry
 
@@ -212,6 +219,22 @@ def test_decoding_mutated_bytes_gives_one_error_and_no_other() -> None:
     assert 0 < read < FUZZED_INPUTS
 
 
+@pytest.mark.parametrize("share", [0, 1 << 20])
+@pytest.mark.parametrize("own", [0, 1 << 21])
+def test_shares_of_outcomes_stand_behind_what_older_logs_have(share: int, own: int) -> None:
+    limits = (TenantLimits("a", 1, 2, 3, own), TenantLimits("b", 4, 5, 6))
+    policy = Policy(tenants=limits, tenant_outcome_bytes_max=share)
+    packed = pack_policy(policy)
+    assert isinstance(packed, tuple)
+    assert unpack_policy(packed) == policy
+    assert len(packed) == 25 + bool(share)  # as it always was, where there is none
+    assert packed[24] == (("a", 1, 2, 3, *([own] if own else [])), ("b", 4, 5, 6))
+    check_record(r.PutPolicy(policy))
+    if not share:
+        with pytest.raises(ValueError, match="0"):
+            unpack_policy((*packed, 0))
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -220,6 +243,10 @@ def test_decoding_mutated_bytes_gives_one_error_and_no_other() -> None:
         {"dedupe_retention_ms": 1},
         {"tenants": (TenantLimits("b", 1, 1, 1), TenantLimits("a", 1, 1, 1))},
         {"tenants": (TenantLimits("a", -1, 1, 1),)},
+        {"tenants": (TenantLimits("a", 1, 1, 1, -1),)},
+        {"tenants": (TenantLimits("a", 1, 1, 1, 127),)},
+        {"tenant_outcome_bytes_max": 127},
+        {"tenant_outcome_bytes_max": -1},
     ],
 )
 def test_policy_that_does_not_hold_together_is_refused(settings: dict[str, int]) -> None:

@@ -38,6 +38,7 @@ def test_founding_writes_the_whole_policy_down(tmp_path: Path) -> None:
     text = """
     [policy]
     windows_max = 7
+    tenant_outcome_bytes_max = 8000
     [policy.tenants.b]
     requests_waiting_max = 1
     rows_waiting_max = 2
@@ -46,9 +47,11 @@ def test_founding_writes_the_whole_policy_down(tmp_path: Path) -> None:
     requests_waiting_max = 4
     rows_waiting_max = 5
     bytes_waiting_max = 6
+    outcome_bytes_max = 9000
     """
-    tenants = (TenantLimits("a", 4, 5, 6), TenantLimits("b", 1, 2, 3))
-    assert load(tmp_path, text).founding == (PutPolicy(Policy(windows_max=7, tenants=tenants)),)
+    tenants = (TenantLimits("a", 4, 5, 6, 9000), TenantLimits("b", 1, 2, 3))
+    policy = Policy(windows_max=7, tenants=tenants, tenant_outcome_bytes_max=8000)
+    assert load(tmp_path, text).founding == (PutPolicy(policy),)
 
 
 def test_founding_puts_each_model(tmp_path: Path) -> None:

@@ -103,6 +103,16 @@ def test_what_cannot_be_cancelled_goes_on_and_the_next_is_tried() -> None:
     play(check)
 
 
+def test_names_that_no_request_has_keep_nobody_elses_cancel_away() -> None:
+    async def check(fake: Fake, given_up: GivenUp) -> None:
+        for name in (("t", "a"), ("t", ""), ("t", "x" * 257), ("t" * 257, "a"), ("t", "b")):
+            given_up.ended(name, now(), None)
+        await over(given_up)
+        assert fake.asked == [[("t", "a"), ("t", "b")]]
+
+    play(check)
+
+
 def test_call_that_was_not_given_up_lets_its_request_go_on() -> None:
     async def check(fake: Fake, given_up: GivenUp) -> None:
         given_up.ended(("t", "deadline"), now(), 0.01)

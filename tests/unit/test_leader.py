@@ -115,7 +115,7 @@ def test_what_is_little_waits_for_a_large_entry_in_flight_and_what_is_large_does
     events = loop.events
     loop.run_for(1.0)
     assert loop.events - events < 60  # it is waited for at no cost
-    scene.admit("larger", payload=bytes(130 << 10))
+    scene.admit("larger", payload=bytes(260 << 10))
     scene.turn()
     assert len(scene.log.entries) == before + 2
     found = scene.entry(before + 2).records[0]

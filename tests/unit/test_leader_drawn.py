@@ -83,17 +83,25 @@ class Drawn:
         assert scene.is_ready()
 
     def _admit(self) -> None:
+        drawn: list[tuple[str, dict[str, object]]] = []
         for _ in range(self.rng.choice([1, 1, 3, 20])):
             again = self.names and self.rng.random() < 0.2
             name = f"r{self.rng.randrange(self.names) if again else self.names}"
             self.names += not again
-            fields = {
+            fields: dict[str, object] = {
                 "rows": self.rng.choice([1, 1, 2]),
                 "timeout_ms": self.rng.choice([0, 0, 30]),
                 "content_hash": self.rng.choice([b"h", b"h", b"h", b"x"]),
                 "payload": bytes(self.rng.choice([10, 10, 500])),
                 "priority": self.rng.randrange(3),
             }
+            drawn.append((name, fields))
+        names = [name for name, _ in drawn]
+        together = self.scene.admit_all(drawn) if self.rng.random() < 0.5 else None
+        if together is not None:
+            self.requests += zip(names, together, strict=True)
+            return
+        for name, fields in drawn:
             self.requests.append((name, self.scene.admit(name, **fields)))
 
     def _executors(self) -> None:

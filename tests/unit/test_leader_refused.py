@@ -68,6 +68,18 @@ def test_those_who_wait_for_a_leader_hear_of_a_disk_that_has_become_full(
     assert isinstance(asked.exception(), NoSpace)
 
 
+def test_one_too_many_who_wait_for_a_leader_hears_when_to_come_again(loop: VirtualLoop) -> None:
+    scene = Scene(loop, config=LeaderConfig(pending_items_max=1))
+    scene.log.leader = scene.log.identity.node_id
+    first, second = [loop.create_task(scene.leader.ready()) for _ in range(2)]
+    scene.turn()
+    error = second.exception()
+    assert isinstance(error, NoLeader)
+    assert error.retry_after_ms == LeaderConfig().retry_ms
+    assert not first.done()
+    first.cancel()
+
+
 @pytest.mark.parametrize("error", [NoSpace("full"), Overloaded("much"), Draining("moving")])
 def test_entry_that_the_log_refuses_for_now_is_offered_again(
     loop: VirtualLoop, error: RaftbatchError

@@ -85,6 +85,33 @@ def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_pat
             ),
         ),
         (
+            "[policy]\ntenant_outcome_bytes_max = 134_217_729\n",
+            (
+                "policy.tenant_outcome_bytes_max = 134217729 can never be reached: "
+                "policy.outcome_bytes_max = 134217728"
+            ),
+        ),
+        (
+            "[policy]\ntenant_outcome_bytes_max = 1280\ntenant_requests_waiting_max = 11\n",
+            (
+                "policy.tenant_requests_waiting_max = 11 can never be reached: "
+                "outcome_reserve_bytes = 128 for each is 1408 in all, and "
+                "policy.tenant_outcome_bytes_max = 1280"
+            ),
+        ),
+        (
+            (
+                "[policy]\ntenant_outcome_bytes_max = 128\n[policy.tenants.t]\n"
+                "requests_waiting_max = 11\nrows_waiting_max = 11\nbytes_waiting_max = 11\n"
+                "outcome_bytes_max = 1280\n"
+            ),
+            (
+                "policy.tenants.t.requests_waiting_max = 11 can never be reached: "
+                "outcome_reserve_bytes = 128 for each is 1408 in all, and "
+                "policy.tenants.t.outcome_bytes_max = 1280"
+            ),
+        ),
+        (
             "[policy]\nrequests_waiting_max = 10\nwindows_max = 11\n",
             (
                 "policy.windows_max = 11 can never be reached: none is empty, and "

@@ -45,10 +45,13 @@ def test_ticket_of_other_content_is_found() -> None:
 @pytest.mark.parametrize("ended", [0, 1])
 def test_outcome_that_is_not_the_logs_is_found(ended: int) -> None:
     scene = Scene()
-    scene.well()
-    ticket = scene.index - 3
+    asked = scene.asks()
+    number = scene.take_in()
+    ticket = scene.index
+    scene.history.end(asked, "ok", index=ticket)
+    at = scene.run(number, RIGHT)
     read = scene.asks("r1", "result")
-    scene.told(read, ticket, scene.index - ended, "did:something else" if not ended else RIGHT)
+    scene.told(read, ticket, at - ended, "did:something else" if not ended else RIGHT)
     assert scene.rules() == {"false-outcome"}
 
 
@@ -62,6 +65,15 @@ def test_outcome_that_nothing_gave_is_found() -> None:
 
 
 def test_outcome_that_changes_is_found() -> None:
+    scene = Scene()
+    scene.well()
+    ended = scene.index
+    again = scene.asks("r1", "result")
+    scene.told(again, ended - 3, ended, "did:r1|otherwise|")
+    assert scene.rules() == {"changed-outcome"}, "rather than that the second one is false"
+
+
+def test_outcome_that_changes_is_found_where_no_log_tells_it() -> None:
     scene = Scene()
     scene.well()
     ended = scene.index
@@ -119,6 +131,19 @@ def test_cancel_that_was_refused_and_cancelled_is_found() -> None:
     assert scene.rules() == {"failed-took-effect"}
     scene.history.end(scene.asks("r1", "cancel"), "ok", cancelled=True)
     assert scene.rules() == set()
+
+
+@pytest.mark.parametrize("op", ["submit", "infer"])
+def test_call_that_was_broken_off_may_cancel(op: str) -> None:
+    """The client does it for whoever waits no longer: so end all calls of what never heals."""
+    scene = Scene()
+    asked = scene.asks(op=op)
+    scene.take_in()
+    ticket = scene.index
+    scene.do(r.Cancel(("default",), ("r1",)))
+    assert scene.rules(is_healed=False) == set()
+    scene.history.end(asked, "ok", index=ticket)
+    assert scene.rules(is_healed=False) == {"failed-took-effect"}
 
 
 def test_cancel_that_was_told_and_not_done_is_found() -> None:

@@ -61,7 +61,7 @@ def test_entry_holds_as_much_as_it_may_and_the_rest_waits_in_order() -> None:
     inbox = Inbox()
     for number in range(5):
         _add(inbox, f"{number}", payload=b"x" * 100)
-    one = REQUEST_BYTES + 100 + len("t\x000")
+    one = REQUEST_BYTES + 100 + len("t\x000") + len(KEY[2])
     first = inbox.take(1, 2 * one)
     assert _admit(first).request_id == ("0", "1")
     assert (inbox.items, inbox.size, inbox.admissions) == (3, 3 * one, 3)
@@ -287,3 +287,19 @@ def test_entry_is_about_some_thousands_of_requests_however_small_they_are() -> N
     ]
     assert [len(records) for records in taken] == [1, 1, 1, 1]
     assert inbox.size == 0
+
+
+def test_texts_of_requests_count_in_an_entry() -> None:
+    """Else small requests with long texts are an entry that no log takes, others' among them."""
+    inbox, most = Inbox(), 100_000
+    for n in range(400):
+        key = ("m", "1", f"{n % 10:04000}")
+        _add(inbox, str(n), payload=b"", key=key, traceparent="x" * 4096)
+    assert inbox.size > 400 * 8000
+    taken = 0
+    while inbox:
+        group = inbox.take(taken + 1, most)
+        taken += len(group.admitting)
+        entry = r.Entry(1, 0, tuple(group.records))
+        assert len(encode_entry(entry)) <= most
+    assert taken == 400

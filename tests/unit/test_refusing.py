@@ -31,6 +31,16 @@ def test_overload_names_what_is_full(policy: Policy, full: str) -> None:
     assert (error.slug, error.retry_after_ms) == ("overloaded", 7)
 
 
+def test_quota_names_what_is_full() -> None:
+    core = Core(policy=Policy(tenant_outcome_bytes_max=1000))
+    core.one(core.report(core.start("a"), result=bytes(800)))
+    error = refused_for_load(core.state, Verdict.QUOTA_EXCEEDED, admission("b"), 7)
+    assert "tenant_outcome_bytes_max = 1000" in str(error)
+    assert (error.slug, error.retry_after_ms) == ("quota_exceeded", 7)
+    error = refused_for_load(core.state, Verdict.QUOTA_EXCEEDED, admission("b", tenant="u"), 7)
+    assert str(error) == "u has as much waiting as it may"
+
+
 @pytest.mark.parametrize("space", list(Space))
 def test_full_disk_is_why_nobody_leads_where_nothing_is_appended(space: Space) -> None:
     log = MemoryLog()

@@ -93,7 +93,12 @@ class TornTail:
 
 
 def is_initialised(files: Files, directory: str) -> bool:
-    """Return whether a journal was ever begun there; a crash while creating one begins none."""
+    """Return whether a journal was ever begun there; a crash while creating one begins none.
+
+    Raises:
+        Corrupt: the mark is damaged.
+        DiskFailed: it cannot be looked into.
+    """
     with disk_errors(f"looking into {directory}"):
         names = files.list(directory) if files.exists(directory) else []
     if any(segment_seq(name) is not None for name in names):
@@ -348,7 +353,12 @@ def read_identity(files: Files, directory: str) -> Identity:
 
 
 def read_header(files: Files, directory: str, seq: int) -> Header:
-    """Read a segment's header and hold it against the file."""
+    """Read a segment's header and hold it against the file.
+
+    Raises:
+        Corrupt: it is damaged, or another's.
+        DiskFailed: it cannot be read.
+    """
     path = join(directory, segment_name(seq))
     with disk_errors(f"reading {path}"), closing(files.open(path, "read")) as file:
         data, size = file.read_at(0, SECTOR_BYTES), file.size()
@@ -365,7 +375,12 @@ def read_header(files: Files, directory: str, seq: int) -> Header:
 
 
 def read_mark(files: Files, directory: str) -> int:
-    """Return the LSN in the mark."""
+    """Return the LSN in the mark.
+
+    Raises:
+        Corrupt: it is damaged, or missing.
+        DiskFailed: it cannot be read.
+    """
     path = join(directory, MARK_NAME)
     with disk_errors(f"looking for {path}"):
         is_there = files.exists(path)

@@ -287,7 +287,12 @@ def _operator(drawing: Drawing) -> r.Record:
                 cancels_remembered_max=draw.choice((2, 50)),
                 quarantine_requests_max=draw.choice((1, 3)),
                 expire_per_entry_max=draw.choice((1, 3, 50)),
-                tenants=(TenantLimits("acme", draw.choice((5, 500)), 500, 90_000),),
+                tenants=(
+                    TenantLimits(
+                        "acme", draw.choice((5, 500)), 500, 90_000, draw.choice((0, 2000))
+                    ),
+                ),
+                tenant_outcome_bytes_max=draw.choice((0, 0, 4000)),
             )
         )
     return r.PutModel(

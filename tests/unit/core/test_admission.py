@@ -103,6 +103,20 @@ LIMITS: list[tuple[Model, Policy, str]] = [
     (Model("m", "1"), Policy(tenant_rows_waiting_max=6), "QUOTA_EXCEEDED"),
     (Model("m", "1"), Policy(tenant_bytes_waiting_max=30), "QUOTA_EXCEEDED"),
     (Model("m", "1"), Policy(tenants=(TenantLimits("t", 3, 99, 999),)), "QUOTA_EXCEEDED"),
+    (
+        Model("m", "1"),
+        Policy(tenant_outcome_bytes_max=300, outcome_reserve_bytes=100),
+        "QUOTA_EXCEEDED",
+    ),
+    (
+        Model("m", "1"),
+        Policy(
+            tenants=(TenantLimits("t", 9, 99, 999, 300),),
+            tenant_outcome_bytes_max=1 << 20,
+            outcome_reserve_bytes=100,
+        ),
+        "QUOTA_EXCEEDED",
+    ),
     (Model("m", "1"), Policy(dedupe_entries_max=3), "OVERLOADED"),
     (Model("m", "1"), Policy(outcome_bytes_max=300, outcome_reserve_bytes=100), "OVERLOADED"),
 ]
