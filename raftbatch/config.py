@@ -329,7 +329,9 @@ def _read(files: Files, path: str) -> bytes:
         finally:
             file.close()
     except OSError as error:
-        raise InvalidRequest(f"{path}: {error.strerror or error}") from None
+        raise InvalidRequest(
+            f"{path}: {error.strerror or error}: the cluster's configuration file is wanted there"
+        ) from None
     if len(data) > FILE_BYTES_MAX:
         raise InvalidRequest(f"{path}: more than {FILE_BYTES_MAX} bytes: this is no configuration")
     return data

@@ -19,7 +19,7 @@ import typer
 from raftbatch.cli.text import printable
 from raftbatch.config import Certificates, ClusterFile, load
 from raftbatch.errors import CannotStart, InvalidRequest
-from raftbatch.handshakes import explain
+from raftbatch.handshakes import in_words, together
 from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ async def _why_not(channel: Channel) -> str:
         await AdminStub(channel).Status(admin_pb2.StatusRequest(), timeout=_WHY_S)
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            return explain(error.details() or "")
+            return in_words(error.details() or "")
     return f"there was no connection within {_CONNECT_S:g} s"
 
 
@@ -283,7 +283,7 @@ def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFaile
     for error in said.values():
         if error.slug in _LEADERS:
             return error
-    each = "; ".join(f"{target}: {error.message}" for target, error in said.items())
+    each = together({str(target): error.message for target, error in said.items()})
     return CallFailed(f"no leader was found in {timeout_s:g} s ({each})", "no_leader", True)
 
 
@@ -331,7 +331,7 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
     said = said_by(error.trailing_metadata())
     if said is not None:
         return CallFailed(said.message, said.slug, said.definite, said.leader)
-    text = f"{target}: {explain(error.details() or error.code().name)}"
+    text = f"{target}: {in_words(error.details() or error.code().name)}"
     return CallFailed(text, "", is_definite=False)
 
 

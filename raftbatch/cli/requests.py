@@ -78,7 +78,13 @@ PriorityOption = Annotated[
     int | None, typer.Option("--priority", metavar="N", min=0, help="0 is the most urgent.")
 ]
 PatienceOption = Annotated[
-    float, typer.Option("--wait", metavar="S", min=0.1, help="How long to wait, in seconds.")
+    float,
+    typer.Option(
+        "--wait",
+        metavar="S",
+        min=0.1,
+        help="How long to wait, in seconds; nodes that are down or slow are tried as long.",
+    ),
 ]
 ForwardOption = Annotated[
     bool,
@@ -286,6 +292,7 @@ def _options(cluster: Cluster, patience_s: float, forward: bool, tenant: str) ->
     return ClientOptions(
         tenant,
         patience_s,
+        connect_timeout_s=patience_s,  # nodes that start, or are slow, are waited for, too
         acknowledges=False,  # not before it is printed
         tls=tls,
         forward=forward,
