@@ -210,6 +210,12 @@ def load(files: Files, path: str) -> ClusterFile:
         raise tls.wrong("insecure", "is true, but certificates are named: choose one of them")
     if is_secure:
         _check_certificates(tls)
+    if "nodes" not in top.values and "models" in top.values:
+        raise top.wrong(
+            "nodes",
+            "there is none, but models: `raftbatch up` takes such a file as it is, and `raftbatch "
+            "models check --config` tries its models",
+        )
     nodes = _nodes(top.table("nodes"))
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")

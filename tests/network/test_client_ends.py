@@ -86,6 +86,7 @@ def test_wait_for_nodes_none_of_which_ever_answers_ends_with_who_they_are() -> N
     async def test(nodes: list[FakeNode]) -> None:
         dead = ["127.0.0.1:1", "127.0.0.1:2"]
         options = ClientOptions(patience_s=0.3, connect_timeout_s=60.0)
+        said = ""
         async with AsyncClient(dead, options) as client:
             for call in (
                 client.infer("echo", Payload(b"")),
@@ -95,7 +96,7 @@ def test_wait_for_nodes_none_of_which_ever_answers_ends_with_who_they_are() -> N
                 with pytest.raises(NoLeader, match="none of the nodes that were named") as caught:
                     await call
                 assert caught.value.definite, "nothing was ever sent"
-        said = caught.value.message
+                said = caught.value.message
         assert "127.0.0.1:1, 127.0.0.1:2: nothing listens there" in said, "once for both"
         assert said.count("127.0.0.1:1") == 1
 
