@@ -25,6 +25,7 @@ from raftbatch.errors import (
     QuotaExceeded,
     RaftbatchError,
     UnknownModel,
+    there_are,
 )
 
 
@@ -44,7 +45,7 @@ def check_admission(state: State, admission: Admission, size: int) -> None:
     model_id = admission.key[:2]
     model = state.models.get(model_id)
     if model is None or model_id in state.deleting:
-        raise _unknown(admission)
+        raise _unknown(state, admission)
     admission.check()
     if not is_never(state, model, admission.rows, admission.priority, size):
         return
@@ -68,7 +69,7 @@ def refused_for_load(
         retry_ms: when to come back.
     """
     if verdict is Verdict.UNKNOWN_MODEL:
-        return _unknown(admission)
+        return _unknown(state, admission)
     if verdict is Verdict.QUOTA_EXCEEDED:
         return QuotaExceeded(_why_no_share(state, admission.tenant), retry_after_ms=retry_ms)
     return Overloaded(_why_no_room(state), retry_after_ms=retry_ms)
@@ -176,5 +177,6 @@ def told_leader(log: Log | None) -> str:
     return log.leader or ""
 
 
-def _unknown(admission: Admission) -> UnknownModel:
-    return UnknownModel(f"there is no model {admission.key[0]}, version {admission.key[1]}")
+def _unknown(state: State, admission: Admission) -> UnknownModel:
+    said = f"there is no model {admission.key[0]}, version {admission.key[1]}"
+    return UnknownModel(f"{said}: {there_are(each[0] for each in state.models)}")

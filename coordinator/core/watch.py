@@ -17,7 +17,7 @@ from typing import NamedTuple
 from coordinator.core.outlook import Outlook
 from coordinator.core.values import Executor
 from raftbatch import records as r
-from raftbatch.kinds import LapseReason, Ran
+from raftbatch.kinds import TOO_LONG, LapseReason, Ran
 
 
 class Holding(NamedTuple):
@@ -138,4 +138,5 @@ class Watch:
     def _lapse(self, number: int, reason: LapseReason, ran: Ran, *, stopped: bool) -> r.Lapse:
         batch = self._outlook.state.batches[number]
         code = reason.name.lower()
-        return r.Lapse(number, batch.assigned, batch.fence, reason, ran, stopped, code, "")
+        said = TOO_LONG if reason is LapseReason.TIMED_OUT else ""
+        return r.Lapse(number, batch.assigned, batch.fence, reason, ran, stopped, code, said)

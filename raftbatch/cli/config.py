@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from raftbatch.cli.calls import EXIT_FAILED, usage
+from raftbatch.cli.failing import note_json
 from raftbatch.cli.text import Table, printable, terminal
 
 app = typer.Typer(name="config", no_args_is_help=True, help="Look at a configuration file.")
@@ -34,7 +35,9 @@ def check(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="As nodes are to be started with it.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="All that was found, as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", callback=note_json, help="All that was found, as JSON.")
+    ] = False,
 ) -> None:
     """Read a configuration file and print what it says, defaults included, or what is wrong.
 

@@ -24,6 +24,7 @@ from raftbatch.cli.calls import (
     failed,
     usage,
 )
+from raftbatch.cli.failing import note_json
 from raftbatch.cli.records import details, lines, objects
 from raftbatch.cli.source import DirectoryOption, Item, Source, Span, Wanted, source_of
 from raftbatch.cli.text import log_time, printable, printing, terminal
@@ -62,7 +63,9 @@ LinesOption = Annotated[
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with entries as they are applied.")
 ]
-JsonLinesOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+JsonLinesOption = Annotated[
+    bool, typer.Option("--json", callback=note_json, help="One JSON object a line.")
+]
 
 
 def tail(

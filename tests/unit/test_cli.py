@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from raftbatch import __version__
 from raftbatch.cli import main, requests
+from raftbatch.cli.calls import Cluster
 from raftbatch.cli.main import app
 from raftbatch.client import RequestFailed
 from raftbatch.errors import OutcomeForgotten, OutcomeUnknown, RaftbatchError
@@ -86,6 +87,12 @@ def test_cli_says_what_became_of_a_request(
         requests._ended(call)
     assert ended.value.exit_code == status
     assert said in capsys.readouterr().err
+
+
+def test_cli_tries_nodes_for_as_long_as_it_waits() -> None:
+    """Who relies on a queue that lasts waits for nodes that start as for the answer."""
+    options = requests._options(Cluster(()), 20.0, False, "")
+    assert (options.patience_s, options.connect_timeout_s) == (20.0, 20.0)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from coordinator.core.state import State
 from coordinator.overview import SHOWN_MAX, ExecutorState, ModelState, overview
 from raftbatch import records as r
 from raftbatch.cli.status import print_scheduler, scheduler_notes, window_id
+from raftbatch.cli.waiting import why_nobody
 from raftbatch.settings import Model
-from raftbatch.v1 import admin_pb2
+from raftbatch.v1 import admin_pb2, load_pb2
 from tests.unit.core.tables import KEY, Core
 
 
@@ -103,3 +104,20 @@ def test_status_says_loudly_that_nobody_runs_a_model() -> None:
         ("1 more windows are not shown", "yellow"),
         ("2 requests are in quarantine", "yellow"),
     ]
+
+
+def test_executors_that_start_a_model_again_are_not_said_to_be_missing() -> None:
+    """As while each replaces a child that a request has killed."""
+    load = load_pb2.ExecutorLoad(models=[load_pb2.ModelLoad(name="m", version="1", instances=1)])
+    names = ("gpu-1", "gpu-2")
+    held = admin_pb2.SchedulerStatus(
+        executors_total=2,
+        executors=[admin_pb2.ExecutorStatus(executor=each, load=load) for each in names],
+        models_total=1,
+        models=[admin_pb2.ModelStatus(name="m", version="1", requests=3)],
+    )
+    [(said, _)] = scheduler_notes(held)
+    assert said == "3 requests for m/1 wait: 2 executors have it and are starting it again"
+    told = why_nobody(held, "m", "")
+    assert "2 executors have it and are starting it again" in told
+    assert "Start one" not in told

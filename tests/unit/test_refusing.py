@@ -8,7 +8,7 @@ from coordinator.core.effects import Verdict
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.standing import Role
 from coordinator.refusing import refused_for_load, told_leader, why_full
-from raftbatch.errors import DiskFailed
+from raftbatch.errors import DiskFailed, there_are
 from raftbatch.ids import NodeId
 from raftbatch.settings import Policy
 from tests.unit.core.tables import Core
@@ -39,6 +39,16 @@ def test_quota_names_what_is_full() -> None:
     assert (error.slug, error.retry_after_ms) == ("quota_exceeded", 7)
     error = refused_for_load(core.state, Verdict.QUOTA_EXCEEDED, admission("b", tenant="u"), 7)
     assert str(error) == "u has as much waiting as it may"
+
+
+def test_unknown_model_is_refused_with_those_there_are() -> None:
+    core = Core()
+    error = refused_for_load(core.state, Verdict.UNKNOWN_MODEL, admission("b"), 7)
+    assert str(error).endswith(": there are m")
+    assert there_are(f"m{number:02}" for number in range(12)) == (
+        "there are m00, m01, m02, m03, m04, m05, m06, m07, m08, m09 and 2 more"
+    )
+    assert there_are([]) == "there is none"
 
 
 @pytest.mark.parametrize("space", list(Space))
