@@ -10,7 +10,8 @@ from typing import TypeVar, cast
 
 import pytest
 
-from executor.core.machine import At, Machine
+from executor.core.instances import At
+from executor.core.machine import Machine
 from executor.core.values import DeviceMemory
 from executor.load import load_of
 from executor.usage import Meter, Usage
