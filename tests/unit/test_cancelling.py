@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.worlds.loop import VirtualLoop
 from coordinator.cancelling import Cancelling
+from coordinator.core.effects import Verdict
 from coordinator.core.state import State
 from raftbatch import records as r
 from raftbatch.errors import Overloaded
 from raftbatch.settings import Policy
+from tests.unit.api_scene import Asked
 from tests.unit.core.tables import Core
+
+
+@pytest.fixture
+def loop() -> Iterator[VirtualLoop]:
+    with VirtualLoop() as loop:
+        yield loop
 
 
 def _remembered(core: Core, *names: tuple[str, str]) -> None:
@@ -61,3 +74,13 @@ def test_cancels_that_are_under_way_count_until_they_are_not() -> None:
     with cancelling.taken(core.state, [("t", "c"), ("u", "d")]) as third:
         assert third == {}
     assert cancelling._under_way == {}
+
+
+def test_each_id_of_a_call_has_its_own_answer(loop: VirtualLoop) -> None:
+    node = Asked(loop, policy=Policy(dedupe_entries_max=16))
+    node.admit("a")
+    asked = [("t", each) for each in ("b", "c", "a", "d", "e")]
+    answers = node.gets(node.api.cancel(asked))
+    assert answers[:3] == [Verdict.UNKNOWN_REQUEST, Verdict.UNKNOWN_REQUEST, Verdict.OK]
+    assert [type(each) for each in answers[3:]] == [Overloaded, Overloaded]
+    assert node.gets(node.api.cancel([("t", "b")])) == [Verdict.ENDED]
