@@ -63,7 +63,7 @@ SCHEDULER = [
         _CORE + "snapshot",
         "state.rate_ended, state.drained_per_s = values[14:]\n",
         "state.rate_ended, _ = values[14:]\n",
-        5,
+        3,
     ),
     # Log time.
     Mutant(
@@ -78,7 +78,7 @@ SCHEDULER = [
         _NODE + "log_clock",
         "        found = self._base_ms * MS + now_ns - self._base_ns\n",
         "        found = self._base_ms * MS + (now_ns - self._base_ns) * 2\n",
-        16,
+        5,
     ),
     Mutant(
         "log-time-counted-anew-from-own-entries",

@@ -25,7 +25,7 @@ from raftbatch.cli.calls import (
     cluster_of,
     run,
 )
-from raftbatch.cli.text import Table, Write, iso_time, printable, terminal
+from raftbatch.cli.text import Table, Write, log_time, printable, terminal
 from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def _load_object(load: ExecutorLoad) -> dict[str, Any]:
 
 
 def window_id(window: WindowStatus) -> str:
-    """Return what people call a window: `1970-01-01T00:01:02.345Z/17`, in log time."""
-    return f"{iso_time(window.opened_ms)}/{window.first_index}"
+    """Return what people call a window: `00:01:02.345/17`, in log time, which is no date."""
+    return f"{log_time(window.opened_ms)}/{window.first_index}"
 
 
 def _fields(message: Any) -> list[tuple[str, Any]]:

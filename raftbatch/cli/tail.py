@@ -24,9 +24,9 @@ from raftbatch.cli.calls import (
     failed,
     usage,
 )
-from raftbatch.cli.records import details, lines, log_time, objects
+from raftbatch.cli.records import details, lines, objects
 from raftbatch.cli.source import DirectoryOption, Item, Source, Span, Wanted, source_of
-from raftbatch.cli.text import printable, printing, terminal
+from raftbatch.cli.text import log_time, printable, printing, terminal
 
 _RANGE = re.compile(r"([0-9]{1,19})(?:\.\.([0-9]{1,19})?)?")
 _INTERRUPTED = 130
