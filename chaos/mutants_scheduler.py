@@ -209,9 +209,9 @@ SCHEDULER = [
     ),
     Mutant(
         "what-waits-for-an-entry-not-counted",
-        _NODE + "leader",
-        "                admission.key, admission.tenant, admission.rows, size, inbox.uses\n",
-        "                admission.key, admission.tenant, admission.rows, size, {}\n",
+        _NODE + "refusing",
+        "        admission.key, admission.tenant, admission.rows, size, inbox.uses\n",
+        "        admission.key, admission.tenant, admission.rows, size, {}\n",
         _by("leader.py::test_limit_of_n_means_that_n_are_accepted_and_the_next_refused"),
     ),
     Mutant(
