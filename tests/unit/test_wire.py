@@ -102,18 +102,6 @@ def test_wire_passes_large_data_through_and_joins_small() -> None:
     assert wire.encode(InstallSnapshot(4, 9, 3, MEMBERS, len(BIG), b"", 0, BIG, 8))[-1] is BIG
 
 
-def test_wire_makes_the_bytes_of_a_message_to_several_followers_once() -> None:
-    """Of that very message, and no other that comes between; not what is large."""
-    first, second = (AppendEntries(4, 0, 0, entries(1, b"x"), commit, 0) for commit in (0, 1))
-    buffers = wire.encode(first)
-    assert wire.encode(first) is buffers
-    assert wire.decode(memoryview(b"".join(wire.encode(second)))) == second
-    assert wire.encode(first) == buffers
-    large = AppendEntries(4, 0, 0, entries(1, BIG * 5), 0, 0)
-    assert wire.encode(large) is not wire.encode(large)
-    assert wire.encode(first) == buffers
-
-
 def test_wire_keeps_nothing_of_what_it_read() -> None:
     for message in EXAMPLES:
         data = bytearray(bytes_of(message))
