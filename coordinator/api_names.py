@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from coordinator.answers import error_of
 from coordinator.api_base import ApiBase, Name
-from coordinator.core.admission import retry_after_ms
+from coordinator.cancelling import Cancelling
+from coordinator.core.admission import has_ids, ids_after_ms, retry_after_ms
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.proposer import copy_of
-from coordinator.submission import check_name
+from coordinator.submission import check_names
 from raftbatch import records as r
 from raftbatch.errors import InvalidRequest, RaftbatchError
 
@@ -27,6 +28,8 @@ _NO_OUTCOME = "the request has no outcome yet"
 
 class NamesApi(ApiBase):
     """See the module's docstring."""
+
+    _cancelling: Cancelling | None = None
 
     async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
         """Give requests the outcome `cancelled`, unless they have one.
@@ -41,8 +44,16 @@ class NamesApi(ApiBase):
             RaftbatchError: the leader's.
         """
         self._check_names(names)
+        self._check_open()
+        if names and not self._leader.is_ready:
+            await self._leader.ready()
+        if self._cancelling is None:
+            self._cancelling = Cancelling()
         answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
-        return await self._for_each(r.Cancel, names, answers)
+        with self._cancelling.taken(self._replica.state, names) as refused:
+            rest = [name for place, name in enumerate(names) if place not in refused]
+            done = iter(await self._for_each(r.Cancel, rest, answers))
+        return [refused.get(place) or next(done) for place in range(len(names))]
 
     async def acknowledge(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
         """Note that outcomes were read: their bytes go, the ids stay known.
@@ -69,6 +80,8 @@ class NamesApi(ApiBase):
         them before a barrier: a client may have read on another node what is not applied here.
         """
         self._check_names(names)
+        if self._are_kept(names):  # as mostly
+            return await self._for_each(kind, names, (Verdict.OK,))
         answers = [self._without_drop(name) for name in names]
         if any(answer is not None for answer in answers):
             self._check_open()
@@ -80,6 +93,13 @@ class NamesApi(ApiBase):
         rest = [name for name, answer in zip(names, answers, strict=True) if answer is None]
         dropped = iter(await self._for_each(kind, rest, (Verdict.OK,)))
         return [next(dropped) if answer is None else answer for answer in answers]
+
+    def _are_kept(self, names: Sequence[Name]) -> bool:
+        """Return whether there is an outcome to drop of each."""
+        state = self._replica.state
+        ended = state.ended
+        known = map(state.dedupe.get, map("\0".join, names))
+        return all(each is not None and each < 0 and ended[~each].is_kept for each in known)
 
     def _without_drop(self, name: Name) -> Verdict | RaftbatchError | None:
         """Return what is said of an id where nothing is kept of it here; None: there is."""
@@ -122,15 +142,16 @@ class NamesApi(ApiBase):
     def _check_names(self, names: Sequence[Name]) -> None:
         if len(names) > self._config.names_max:
             raise InvalidRequest(f"{len(names)} ids at once, at most {self._config.names_max}")
-        for tenant in {tenant: None for tenant, _ in names}:
-            check_name("tenant", tenant)
-        for _, request_id in names:
-            check_name("request id", request_id)
+        check_names("tenant", list({tenant: None for tenant, _ in names}))
+        check_names("request id", [request_id for _, request_id in names])
 
     def _retry_ms(self, verdict: Verdict) -> int:
         """Return when to come back with what was refused; 0: never, by itself."""
+        state = self._replica.state
+        if verdict is Verdict.OVERLOADED and not has_ids(state, 1):
+            return ids_after_ms(state, state.now_ms)
         for_load = (Verdict.OVERLOADED, Verdict.QUOTA_EXCEEDED)
-        return retry_after_ms(self._replica.state) if verdict in for_load else 0
+        return retry_after_ms(state) if verdict in for_load else 0
 
     async def _for_part(
         self,

@@ -210,6 +210,15 @@ def load_node(files: Files, path: str, node: str, *, is_insecure: bool = False) 
     return _of_node(_load(files, path, is_insecure), node)
 
 
+def check_as_node(files: Files, cluster: ClusterFile) -> None:
+    """Read a file that was loaded as its nodes do, for whoever reads less of it.
+
+    Raises:
+        InvalidRequest: a node would refuse it, as for a key that nobody knows.
+    """
+    load_node(files, cluster.path, next(iter(cluster.nodes)), is_insecure=not cluster.is_secure)
+
+
 def _load(files: Files, path: str, is_insecure: bool) -> ClusterFile:
     cluster = load(files, path)
     if is_insecure and cluster.is_secure:

@@ -143,6 +143,21 @@ def check_name(what: str, name: str) -> None:
     check_text(what, name, 1, NAME_LENGTH_MAX)
 
 
+def check_names(what: str, names: Sequence[str]) -> None:
+    """Make sure that each of many names can stand in a record.
+
+    Raises:
+        InvalidRequest: definite; one cannot.
+    """
+    if {*map(type, names)} == {str}:
+        joined = "".join(names)
+        is_short = 0 < min(map(len, names)) <= max(map(len, names)) <= NAME_LENGTH_MAX
+        if is_short and joined.isascii() and "\0" not in joined:
+            return
+    for name in names:  # one of them is wrong, or beyond ASCII, or there is none
+        check_name(what, name)
+
+
 def check_text(what: str, text: str, least: int, most: int) -> None:
     """Make sure that a text can stand in a record.
 

@@ -60,7 +60,8 @@ async def join(
         except Unreachable as error:
             raise CannotStart(
                 f"no coordinator lets {config.executor} join within {limit_s:g} s: of "
-                f"{link.addresses}, the last asked was {error}"
+                f"{link.addresses}, the last asked was {error}. Are they up, and are these "
+                "their client addresses? `raftbatch status` tells, and --join waits longer"
             ) from None
         except Refused as error:
             if error.slug != _IN_USE:

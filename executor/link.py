@@ -24,7 +24,7 @@ from executor.nodes import Nodes
 from executor.watching import Watch
 from raftbatch.backoff import backoff_s
 from raftbatch.channels import open_channel
-from raftbatch.handshakes import explain
+from raftbatch.handshakes import in_words
 from raftbatch.logs import fields
 from raftbatch.trailers import Said, said_by, said_in
 from raftbatch.v1 import dispatch_pb2 as pb
@@ -364,7 +364,7 @@ def trouble_of(error: grpc.aio.AioRpcError) -> Trouble:
         details = error.details() or error.code().name
         if "message larger than max" in details:  # gRPC's own words, of either end
             return Trouble(TOO_LARGE, details, is_definite=True)
-        return Trouble("", explain(details))
+        return Trouble("", in_words(details))
     return _trouble(said)
 
 

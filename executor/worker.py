@@ -74,7 +74,8 @@ def main(parent: int) -> None:
         runtime = _runtime(load)
     except CannotLoad as error:
         if error.__cause__ is not None:
-            _LOG.warning("model.refused", exc_info=error.__cause__)
+            named = logs.fields(model=load.name, version=load.version)
+            _LOG.warning("model.refused", extra=named, exc_info=error.__cause__)
         _write(answers, Broken(str(error)))
         return
     _write(answers, Up(runtime.backend.device, runtime.backend.detail))

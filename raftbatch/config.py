@@ -210,6 +210,12 @@ def load(files: Files, path: str) -> ClusterFile:
         raise tls.wrong("insecure", "is true, but certificates are named: choose one of them")
     if is_secure:
         _check_certificates(tls)
+    if "nodes" not in top.values and "models" in top.values:
+        raise top.wrong(
+            "nodes",
+            "there is none, but models: `raftbatch up` takes such a file as it is, and `raftbatch "
+            "models check --config` tries its models",
+        )
     nodes = _nodes(top.table("nodes"))
     rest = {name: top.table(name) for name in COORDINATOR_TABLES}
     name = cluster.text("name")
@@ -329,7 +335,9 @@ def _read(files: Files, path: str) -> bytes:
         finally:
             file.close()
     except OSError as error:
-        raise InvalidRequest(f"{path}: {error.strerror or error}") from None
+        raise InvalidRequest(
+            f"{path}: {error.strerror or error}: the cluster's configuration file is wanted there"
+        ) from None
     if len(data) > FILE_BYTES_MAX:
         raise InvalidRequest(f"{path}: more than {FILE_BYTES_MAX} bytes: this is no configuration")
     return data

@@ -11,10 +11,25 @@ Source: docs/ARCHITECTURE.md, "Errors".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 TRAILER = "raftbatch-error-bin"
 """The trailer of a failed call that holds the error, as a `raftbatch.v1.Error`."""
+
+
+NAMES_MAX = 10
+"""Of what there is, in a message that says what is not there."""
+
+
+def there_are(names: Iterable[str], what: str = "there are") -> str:
+    """Return what there is, in a line, bounded; for a message that says what is not there."""
+    known = sorted(set(names))
+    if not known:
+        return "there is none"
+    more = len(known) - NAMES_MAX
+    shown = ", ".join(known[:NAMES_MAX])
+    return f"{what} {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 class RaftbatchError(Exception):

@@ -7,6 +7,8 @@ Total. Deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _OTHER_NAME = (
     "its certificate bears another name than that of the node that is meant: an address is wrong, "
     "or a certificate"
@@ -39,6 +41,40 @@ _MEANINGS = (
     (("Failed to create security handshaker",), _OWN),
     (("failed to connect", "Socket closed"), _CLOSED),
 )
+
+
+# What needs no words of gRPC's beside it. The first whose sign occurs counts.
+_UNREACHABLE = (
+    ("Connection refused", "nothing listens there"),
+    ("DNS resolution failed", "no machine is known by that name"),
+    ("Name or service not known", "no machine is known by that name"),
+    ("Network is unreachable", "its network is not reached from here"),
+    ("No route to host", "its machine is not reached from here"),
+    ("Deadline Exceeded", "it did not answer in time"),
+    ("DEADLINE_EXCEEDED", "it did not answer in time"),
+    ("Timeout occurred", "it did not answer in time"),
+    ("connection attempt timed out", "it did not answer in time"),
+)
+
+
+def in_words(details: str) -> str:
+    """Return why a node was not reached, for a person who is to act on it."""
+    for sign, meaning in _UNREACHABLE:
+        if sign in details:
+            return meaning
+    return explain(details)
+
+
+def together(said: Mapping[str, str]) -> str:
+    """Return what nodes said, each answer once, behind all who gave it.
+
+    Args:
+        said: by the node's address or name; where it begins with that, it is not said twice.
+    """
+    by_text: dict[str, list[str]] = {}
+    for who, text in said.items():
+        by_text.setdefault(text.removeprefix(who).removeprefix(":").strip(), []).append(who)
+    return "; ".join(f"{', '.join(who)}: {text}" for text, who in by_text.items())
 
 
 def explain(details: str) -> str:

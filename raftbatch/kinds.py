@@ -34,6 +34,10 @@ class LapseReason(IntEnum):
     """The executor ran it, and the batch failed as a whole."""
 
 
+TOO_LONG = "it ran for longer than execution_timeout_microseconds allows"
+"""What a lapse says that is `TIMED_OUT`, whoever found it so."""
+
+
 class Ran(IntEnum):
     """Whether a batch was running when its assignment was taken back."""
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
+_OWN = ("raftbatch", "coordinator", "executor")
 _NOISY = ("asyncio", "grpc")
 """Libraries that say more than anybody needs below a warning."""
 
@@ -98,11 +99,11 @@ def begin(stream: TextIO, level: int = logging.INFO) -> None:
 def _parts(
     formatter: logging.Formatter, record: logging.LogRecord
 ) -> tuple[str, dict[str, object]]:
-    """Return event and fields; of a library's record its text is a field."""
+    """Return event and fields; of a library's record, or a model's, its text is a field."""
     given = getattr(record, "fields", None)
     values: dict[str, object] = dict(given) if isinstance(given, Mapping) else {}
     event = record.getMessage()
-    if given is None:
+    if given is None and record.name.partition(".")[0] not in _OWN:
         values = {"logger": record.name, "text": event}
         event = "log.written"
     if record.exc_info:

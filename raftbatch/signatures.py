@@ -158,9 +158,11 @@ def signature(tensors: Sequence[Tensor], declared: Declared, *, is_batched: bool
     """
     specs = declared.inputs
     if specs:
-        for name in sorted(specs):
-            if all(tensor.name != name for tensor in tensors):
-                raise InvalidRequest(f"the input {name!r} is missing")
+        given = {tensor.name for tensor in tensors}
+        for name in sorted(specs.keys() - given):
+            strange = ", ".join(map(repr, sorted(given - specs.keys())))
+            also = f", and the model has none that is called {strange}" if strange else ""
+            raise InvalidRequest(f"the input {name!r} is missing{also}")
     parts = []
     for tensor in sorted(tensors, key=lambda tensor: tensor.name):
         spec = specs.get(tensor.name)

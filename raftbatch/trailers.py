@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from raftbatch import errors
 from raftbatch.errors import TRAILER, OutcomeUnknown, RaftbatchError
-from raftbatch.handshakes import explain
+from raftbatch.handshakes import in_words
 from raftbatch.ids import is_address
 from raftbatch.v1 import error_pb2
 
@@ -133,4 +133,4 @@ def of_call(address: str, error: grpc.aio.AioRpcError) -> RaftbatchError:
     said = said_by(error.trailing_metadata())
     if said is not None:
         return said.error()
-    return OutcomeUnknown(f"{address}: {explain(error.details() or error.code().name)}")
+    return OutcomeUnknown(f"{address}: {in_words(error.details() or error.code().name)}")

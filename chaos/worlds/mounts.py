@@ -152,15 +152,27 @@ class Disk(Closing):
         run("mount", "-o", "loop", str(self._image), str(self.path))
 
     def _unmount(self) -> None:
-        """Unmount the ext4, as soon as nobody looks at it: who measures its files soon goes."""
+        """Unmount the ext4, as soon as nobody looks at it: who measures its files soon goes.
+
+        It is there still where a process has mounts of its own, which it copied from ours: mounted
+        again it would be the same one, without power. So its loop device has to go too.
+
+        Raises:
+            Unable: somebody holds it for too long.
+        """
         end_s = time.monotonic() + _BUSY_S
         while True:
             try:
-                return run("umount", str(self.path))
+                run("umount", str(self.path))
+                break
             except Unable as error:
                 if "busy" not in str(error) or time.monotonic() > end_s:
                     raise
                 time.sleep(_AGAIN_S)
+        while _is_attached(self._image):
+            if time.monotonic() > end_s:
+                raise Unable(f"{self.path} is unmounted, and mounted for another process still")
+            time.sleep(_AGAIN_S)
 
 
 def leftovers() -> list[str]:
@@ -227,6 +239,13 @@ def _backing(source: str) -> str:
         return Path("/sys/block", source.removeprefix("/dev/"), "loop/backing_file").read_text()
     except OSError:
         return ""
+
+
+def _is_attached(image: Path) -> bool:
+    """Return whether a loop device is of this image."""
+    there = str(image.resolve())
+    devices = [f"/dev/{each.name}" for each in Path("/sys/block").glob("loop*")]
+    return any(_backing(device).strip() == there for device in devices)
 
 
 def _plain(path: str) -> str:

@@ -10,11 +10,15 @@ is decided. Called by: `outlook`. Total. Deterministic.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from operator import add
 from typing import TypeVar
 
 from coordinator.core.admission import is_never, usable
+from coordinator.core.columns import at, places_of
 from coordinator.core.placement import ExecutorView
 from coordinator.core.state import ModelId, State
 from coordinator.core.usage import Usage
@@ -22,8 +26,12 @@ from coordinator.core.values import Executor
 from coordinator.core.windows import Pending
 from raftbatch import records as r
 from raftbatch.kinds import Key, OutcomeKind, Ran
+from raftbatch.settings import Model
 
 _K = TypeVar("_K")
+
+_pending = partial(tuple.__new__, Pending)
+"""As the class itself, without the checks of a call by names: there are many."""
 
 
 @dataclass(slots=True, eq=False)
@@ -129,48 +137,73 @@ class InFlight:
 
         Load is not foreseen: those that are refused for it come back when it lands.
         """
-        state, keys, at_ms = self._state, record.keys, flight.at_ms
-        models = [usable(state, key) for key in keys]
+        keys, at_ms = record.keys, flight.at_ms
+        models = [usable(self._state, key) for key in keys]
         scopes = [f"{tenant}\0" for tenant in record.tenants]
-        sizes = [*map(add, map(len, record.payload), map(len, record.parameters))]
-        most = max(record.rows), max(record.priority), max(sizes)
-        is_doubtful = any(model is not None and is_never(state, model, *most) for model in models)
-        names, known, pending = self.names, state.dedupe, self.pending
-        found: list[tuple[int, Pending]] = []
-        uses: dict[tuple[int, int], Usage] = {}
-        for number, key, tenant, request_id, rows, priority, timeout_ms, size in zip(
-            range(record.first, record.first + len(sizes)),
-            record.key,
-            record.tenant,
-            record.request_id,
-            record.rows,
-            record.priority,
-            record.timeout_ms,
+        names: Sequence[str] = [
+            scopes[tenant] + request_id
+            for tenant, request_id in zip(record.tenant, record.request_id, strict=True)
+        ]
+        sizes: Sequence[int] = [*map(add, map(len, record.payload), map(len, record.parameters))]
+        places = self._foreseen(record, models, names, sizes)
+        if not places:
+            return []
+        names, sizes, rows = at(names, places), at(sizes, places), at(record.rows, places)
+        key_of, tenant_of = at(record.key, places), at(record.tenant, places)
+        defaults = [0 if model is None else model.default_timeout_ms for model in models]
+        limits = [
+            timeout_ms or defaults[key]
+            for timeout_ms, key in zip(at(record.timeout_ms, places), key_of, strict=True)
+        ]
+        columns = zip(
+            [keys[key] for key in key_of],
+            rows,
             sizes,
-            strict=True,
-        ):
-            model, name = models[key], scopes[tenant] + request_id
-            if model is None or name in names or name in known:
-                continue
-            if is_doubtful and is_never(state, model, rows, priority, size):
-                continue
-            limit_ms = timeout_ms or model.default_timeout_ms
-            deadline_ms = at_ms + limit_ms if limit_ms else 0
-            one = Pending(keys[key], rows, size, priority, at_ms, deadline_ms)
-            names[name] = flight
-            pending[number] = one
-            flight.names.append(name)
-            found.append((number, one))
-            use = uses.get((key, tenant))
-            if use is None:
-                use = uses[key, tenant] = Usage()
-            use.add(rows, size)
-        flight.numbers += [number for number, _ in found]
-        for (key, tenant), use in uses.items():
+            at(record.priority, places),
+            repeat(at_ms),
+            [limit_ms and at_ms + limit_ms for limit_ms in limits],
+            strict=False,  # one of them has no end
+        )
+        numbers = at(range(record.first, record.first + len(record.request_id)), places)
+        found = [*zip(numbers, map(_pending, columns), strict=True)]
+        self.names.update(dict.fromkeys(names, flight))
+        self.pending.update(found)
+        flight.names += names
+        flight.numbers += numbers
+        for (key, tenant), of_both in places_of([*zip(key_of, tenant_of, strict=True)]).items():
+            use = Usage()
+            use.requests, use.rows = len(of_both), sum(at(rows, of_both))
+            use.size = sum(at(sizes, of_both))
             for whose in (None, keys[key][:2], record.tenants[tenant]):
                 self.uses.setdefault(whose, Usage()).add_all(use)
                 flight.uses.append((whose, use))
         return found
+
+    def _foreseen(
+        self,
+        record: r.Admit,
+        models: Sequence[Model | None],
+        names: Sequence[str],
+        sizes: Sequence[int],
+    ) -> Sequence[int]:
+        """Return where, in an Admit, those stand that may be admitted. Mostly that is all."""
+        state, flying, known = self._state, self.names, self._state.dedupe
+        most = max(record.rows), max(record.priority), max(sizes)
+        if (
+            not any(model is None or is_never(state, model, *most) for model in models)
+            and len(set(names)) == len(names)
+            and flying.keys().isdisjoint(names)
+            and known.keys().isdisjoint(names)
+        ):
+            return range(len(names))
+        found: dict[str, int] = {}
+        for place, name in enumerate(names):
+            model = models[record.key[place]]
+            if model is None or name in flying or name in known or name in found:
+                continue
+            if not is_never(state, model, record.rows[place], record.priority[place], sizes[place]):
+                found[name] = place
+        return [*found.values()]
 
     def foresee(self, record: r.Record, flight: Flight) -> None:
         """Take note of any other record. A Seal's requests were put into `sealing` before."""

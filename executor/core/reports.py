@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from executor.core.values import Answer, Held, Name, Outcome
+from raftbatch.kinds import TOO_LONG
 from raftbatch.v1 import dispatch_pb2 as pb
 
 PART_BYTES = 8 << 20
@@ -154,6 +155,8 @@ def lapse(
 ) -> pb.Report:
     """Return that an assignment is given up, and is held no more."""
     given = held.given
+    if reason == pb.LAPSE_REASON_TIMED_OUT:
+        message = message or TOO_LONG
     return pb.Report(
         lapse=pb.Lapse(
             batch=given.batch,

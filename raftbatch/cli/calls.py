@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from raftbatch.cli.text import printable
+from raftbatch.cli.failing import NO_ANSWER, USAGE, note_json, say
 from raftbatch.config import Certificates, ClusterFile, load
-from raftbatch.errors import CannotStart, InvalidRequest
-from raftbatch.handshakes import explain
+from raftbatch.errors import CannotStart, InvalidRequest, OutcomeUnknown
+from raftbatch.handshakes import in_words, together
 from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ AddressOption = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="S", min=0.1, help="How long it may take, in seconds.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", callback=note_json, help="One JSON object, of an error too.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,23 @@ class CallFailed(Exception):
         slug: of the error; empty where there was no answer.
         is_definite: whether nothing was done.
         leader: where to go.
+        retry_after_ms: how long to wait before another try; 0: it does not say.
     """
 
-    def __init__(self, message: str, slug: str, is_definite: bool, leader: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        slug: str,
+        is_definite: bool,
+        leader: str = "",
+        retry_after_ms: int = 0,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.slug = slug
         self.is_definite = is_definite
         self.leader = leader
+        self.retry_after_ms = retry_after_ms
 
 
 def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
@@ -139,14 +150,21 @@ def check_address(text: str) -> None:
 
 def usage(message: str) -> typer.Exit:
     """Say what is wrong with the command; return what to raise."""
-    typer.echo(f"Error: {printable(message)}", err=True)
+    say(message, USAGE)
     return typer.Exit(EXIT_USAGE)
 
 
 def failed(error: CallFailed) -> typer.Exit:
     """Say why a call has failed; return what to raise."""
     unknown = "" if error.is_definite else "It may have happened or not: "
-    typer.echo(f"Error: {unknown}{printable(error.message)}", err=True)
+    code = error.slug or (NO_ANSWER if error.is_definite else OutcomeUnknown.slug)
+    say(
+        error.message,
+        code,
+        definite=error.is_definite,
+        retry_after_ms=error.retry_after_ms,
+        text=f"{unknown}{error.message}",
+    )
     return typer.Exit(EXIT_FAILED if error.is_definite else EXIT_UNKNOWN)
 
 
@@ -216,7 +234,7 @@ async def _why_not(channel: Channel) -> str:
         await AdminStub(channel).Status(admin_pb2.StatusRequest(), timeout=_WHY_S)
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            return explain(error.details() or "")
+            return in_words(error.details() or "")
     return f"there was no connection within {_CONNECT_S:g} s"
 
 
@@ -283,7 +301,7 @@ def _most_telling(said: dict[Target, CallFailed], timeout_s: float) -> CallFaile
     for error in said.values():
         if error.slug in _LEADERS:
             return error
-    each = "; ".join(f"{target}: {error.message}" for target, error in said.items())
+    each = together({str(target): error.message for target, error in said.items()})
     return CallFailed(f"no leader was found in {timeout_s:g} s ({each})", "no_leader", True)
 
 
@@ -330,8 +348,8 @@ def _of_rpc(target: Target, error: Any) -> CallFailed:
 
     said = said_by(error.trailing_metadata())
     if said is not None:
-        return CallFailed(said.message, said.slug, said.definite, said.leader)
-    text = f"{target}: {explain(error.details() or error.code().name)}"
+        return CallFailed(said.message, said.slug, said.definite, said.leader, said.retry_after_ms)
+    text = f"{target}: {in_words(error.details() or error.code().name)}"
     return CallFailed(text, "", is_definite=False)
 
 

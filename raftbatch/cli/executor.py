@@ -57,6 +57,7 @@ def executor(
     quiet_grpc()
     import grpc
 
+    from coordinator.config import check_as_node
     from executor.children import RealChildren, cpus
     from executor.config import executor_config
     from executor.server import ExecutorServer
@@ -68,7 +69,9 @@ def executor(
 
     process, world = RealProcess(), RealWorld()
     try:
-        told = executor_config(load(world.files, config), executor_id, cpus(), model or ())
+        cluster = load(world.files, config)
+        check_as_node(world.files, cluster)
+        told = executor_config(cluster, executor_id, cpus(), model or ())
     except InvalidRequest as error:
         raise _failed(error.message, _EXIT_USAGE) from None
     told = replace(told, join_s=join, drain_s=drain)

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from raftbatch.cli.failing import USAGE, note_json, say
 from raftbatch.cli.text import (
     Table,
     Write,
@@ -97,7 +98,11 @@ def dump(
     ] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="JSON lines: one object a line, told apart by its type."),
+        typer.Option(
+            "--json",
+            callback=note_json,
+            help="JSON lines: one object a line, told apart by its type.",
+        ),
     ] = False,
 ) -> None:
     """Print what a data directory holds, and return the exit status; see `_HELP`."""
@@ -144,7 +149,7 @@ def _print(items: Iterator[object], show: _Json | _Text) -> object:
 
 def _failed(message: str) -> typer.Exit:
     """Say on standard error why there is no listing, or no verdict; return what to raise."""
-    typer.echo(f"Error: {printable(message)}", err=True)
+    say(message, USAGE)
     return typer.Exit(_EXIT_FAILED)
 
 

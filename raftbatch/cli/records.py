@@ -26,14 +26,6 @@ _COUNTED = ("payload", "parameters", "result")
 _RAN = {Ran.NO: "had not run", Ran.YES: "was running", Ran.UNKNOWN: "may have run"}
 
 
-def log_time(at_ms: int) -> str:
-    """Return log time as `hours:minutes:seconds.milliseconds` since the cluster began."""
-    seconds, ms = divmod(at_ms, 1000)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{seconds:02}.{ms:03}"
-
-
 def duration(ms: int) -> str:
     """Return elapsed time: `7 ms`, `1.250 s`, `3 min 5 s`, `2 h 5 min`."""
     if ms < 1000:

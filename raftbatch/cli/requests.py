@@ -27,6 +27,7 @@ from raftbatch.cli.calls import (
     pems,
     usage,
 )
+from raftbatch.cli.failing import say
 from raftbatch.cli.text import printable
 from raftbatch.cli.waiting import after_s, say_if_nobody_runs
 from raftbatch.errors import (
@@ -48,7 +49,8 @@ _STDIN_BYTES_MAX = 64 << 20
 EXITS = """\
 
 Exit status: 0 done, 1 a definite failure: it did not happen, or the model failed, 2 wrong usage,
-3 nobody knows: ask again with the same --request-id.
+3 nobody knows. `infer` whose --wait is over has its request cancelled: `raftbatch request show`
+tells what became of it. Else ask again with the same --request-id: it never runs twice.
 """
 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]
@@ -84,7 +86,13 @@ PriorityOption = Annotated[
     int | None, typer.Option("--priority", metavar="N", min=0, help="0 is the most urgent.")
 ]
 PatienceOption = Annotated[
-    float, typer.Option("--wait", metavar="S", min=0.1, help="How long to wait, in seconds.")
+    float,
+    typer.Option(
+        "--wait",
+        metavar="S",
+        min=0.1,
+        help="How long to wait, in seconds; nodes that are down or slow are tried as long.",
+    ),
 ]
 ForwardOption = Annotated[
     bool,
@@ -306,6 +314,7 @@ def _options(cluster: Cluster, patience_s: float, forward: bool, tenant: str) ->
     return ClientOptions(
         tenant,
         patience_s,
+        connect_timeout_s=patience_s,  # nodes that start, or are slow, are waited for, too
         acknowledges=False,  # not before it is printed
         tls=tls,
         forward=forward,
@@ -318,7 +327,12 @@ def _ended(call: Callable[[], T]) -> T:
     try:
         return call()
     except RaftbatchError as error:
-        typer.echo(f"Error: {_before(error)}{printable(error.message)}{_next(error)}", err=True)
+        say(
+            f"{_before(error)}{error.message}{_next(error)}",
+            error.slug,
+            definite=error.definite,
+            retry_after_ms=error.retry_after_ms,
+        )
         raise typer.Exit(EXIT_FAILED if error.definite else EXIT_UNKNOWN) from None
 
 
@@ -327,7 +341,7 @@ def _before(error: RaftbatchError) -> str:
     from raftbatch.client import RequestFailed
 
     if isinstance(error, RequestFailed):
-        return f"the request failed: {printable(error.code)}: "
+        return f"the request failed: {error.code}: "
     return "" if error.definite else "It may have happened or not: "
 
 
@@ -357,8 +371,7 @@ def _printed(found: Result, as_json: bool) -> bool:
             for each in found.tensors
         }
     except RaftbatchError as error:
-        said = f"the outputs cannot be shown, and are kept: {printable(error.message)}"
-        typer.echo(f"Error: {said}", err=True)
+        say(f"the outputs cannot be shown, and are kept: {error.message}", error.slug)
         raise typer.Exit(EXIT_FAILED) from None
     is_whole = sys.stdout is not None
     if as_json:

@@ -51,7 +51,7 @@ def serve(
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", help="Listen where other machines reach it, though there is no [tls]."
+            "--insecure", help=r"Listen where other machines reach it, though there is no \[tls]."
         ),
     ] = False,
 ) -> None:

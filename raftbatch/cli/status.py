@@ -25,7 +25,7 @@ from raftbatch.cli.calls import (
     cluster_of,
     run,
 )
-from raftbatch.cli.text import Table, Write, iso_time, printable, terminal
+from raftbatch.cli.text import Table, Write, counted, log_time, printable, terminal
 from raftbatch.ids import is_address
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def _load_object(load: ExecutorLoad) -> dict[str, Any]:
 
 
 def window_id(window: WindowStatus) -> str:
-    """Return what people call a window: `1970-01-01T00:01:02.345Z/17`, in log time."""
-    return f"{iso_time(window.opened_ms)}/{window.first_index}"
+    """Return what people call a window: `00:01:02.345/17`, in log time, which is no date."""
+    return f"{log_time(window.opened_ms)}/{window.first_index}"
 
 
 def _fields(message: Any) -> list[tuple[str, Any]]:
@@ -296,7 +296,8 @@ def scheduler_notes(held: SchedulerStatus) -> list[Note]:
     for model in held.models:
         if model.requests and not model.executors and not model.deleting:
             name = f"{model.name}/{model.version}"
-            text = f"{model.requests} requests for {name} wait: no executor has it ready"
+            why = again(starting(held, model.name, model.version)) or "no executor has it ready"
+            text = f"{model.requests} requests for {name} wait: {why}"
             notes.append((text, _LOUD))
     for what, total, shown in (
         ("models", held.models_total, len(held.models)),
@@ -308,6 +309,29 @@ def scheduler_notes(held: SchedulerStatus) -> list[Note]:
     if held.quarantined:
         notes.append((f"{held.quarantined} requests are in quarantine", _NOTE))
     return notes
+
+
+def starting(held: SchedulerStatus, name: str, version: str) -> int:
+    """Return how many executors run a model by their last heartbeat, ready or not.
+
+    Args:
+        held: of a node; one that does not lead has heard of none.
+        name: of the model.
+        version: of it; empty: any.
+    """
+    return sum(
+        any(model.name == name and version in ("", model.version) for model in each.load.models)
+        for each in held.executors
+    )
+
+
+def again(executors: int) -> str:
+    """Return what executors do that run a model and do not have it ready; empty: there is none."""
+    if not executors:
+        return ""
+    return f"{counted(executors, 'executor')} {'has' if executors == 1 else 'have'} it and " + (
+        "is starting it again" if executors == 1 else "are starting it again"
+    )
 
 
 def _row(answer: StatusReply) -> tuple[list[str], str]:

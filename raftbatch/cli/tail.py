@@ -24,9 +24,10 @@ from raftbatch.cli.calls import (
     failed,
     usage,
 )
-from raftbatch.cli.records import details, lines, log_time, objects
+from raftbatch.cli.failing import note_json
+from raftbatch.cli.records import details, lines, objects
 from raftbatch.cli.source import DirectoryOption, Item, Source, Span, Wanted, source_of
-from raftbatch.cli.text import printable, printing, terminal
+from raftbatch.cli.text import log_time, printable, printing, terminal
 from raftbatch.settings import INT_MAX
 
 _RANGE = re.compile(r"([0-9]{1,19})(?:\.\.([0-9]{1,19})?)?")
@@ -67,7 +68,9 @@ LinesOption = Annotated[
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with entries as they are applied.")
 ]
-JsonLinesOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+JsonLinesOption = Annotated[
+    bool, typer.Option("--json", callback=note_json, help="One JSON object a line.")
+]
 
 
 def tail(

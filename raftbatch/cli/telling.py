@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raftbatch.cli.records import duration, log_time, many, model, nanoseconds, size
-from raftbatch.cli.text import Table, Write, iso_time, printable
+from raftbatch.cli.records import duration, many, model, nanoseconds, size
+from raftbatch.cli.text import Table, Write, log_time, printable
 from raftbatch.kinds import Ran
 from raftbatch.stories import Attempt, BatchStory, Event, Outcome, Stories, Story
 
@@ -20,8 +20,8 @@ _RAN = {Ran.NO: "no", Ran.YES: "yes", Ran.UNKNOWN: "perhaps"}
 
 
 def window_name(window: tuple[int, int]) -> str:
-    """Return what people call a window, as `raftbatch status` does."""
-    return f"{iso_time(window[0])}/{window[1]}"
+    """Return what people call a window, as `raftbatch status` does: in log time, no date."""
+    return f"{log_time(window[0])}/{window[1]}"
 
 
 # A request.
@@ -63,12 +63,14 @@ def _outcome(story: Story, stories: Stories) -> str:
         waited = duration(max(0, stories.at_ms - story.at_ms))
         where = f"in batch {story.batch}" if story.batch else "in its window"
         return f"none by entry {stories.index}; it has waited {waited}, {where}"
+    if not story.number:
+        return _ended(story.outcome, " before it came")
     after = duration(story.outcome.at_ms - story.at_ms)
     return f"{_ended(story.outcome)}, {after} after its admission"
 
 
-def _ended(outcome: Outcome) -> str:
-    said = outcome.kind.name.lower()
+def _ended(outcome: Outcome, when: str = "") -> str:
+    said = outcome.kind.name.lower() + when
     said += f"  {size(outcome.result_bytes)}" if outcome.result_bytes else ""
     said += f"  {outcome.code}" if outcome.code else ""
     said += f": {outcome.message}" if outcome.message else ""

@@ -153,6 +153,14 @@ def iso_time(wall_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def log_time(at_ms: int) -> str:
+    """Return log time as `hours:minutes:seconds.milliseconds` since the cluster began."""
+    seconds, ms = divmod(at_ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{seconds:02}.{ms:03}"
+
+
 def preview(data: bytes) -> str:
     """Return the beginning of the data, and how many bytes more there are."""
     start, more = data[:_PREVIEW_BYTES], len(data) - _PREVIEW_BYTES

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from raftbatch.cli.calls import Cluster
-from raftbatch.cli.status import newest, statuses
+from raftbatch.cli.status import again, newest, starting, statuses
 from raftbatch.cli.text import printable
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ def why_nobody(held: SchedulerStatus, model: str, version: str) -> str:
     if not found or any(each.executors for each in found):
         return ""
     name = f"{model}/{version}" if version else model
+    if started := again(starting(held, model, version)):
+        return (
+            f"no executor has model {name} ready at this moment: {started}. The request "
+            "waits, until its deadline if it has one; `raftbatch status` tells more"
+        )
     if not held.executors_total:
         there = "there is no executor at all"
     else:

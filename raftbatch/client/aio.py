@@ -339,6 +339,7 @@ class AsyncClient:
             async with asyncio.timeout(limit_s):
                 return await self._models.look_up(self._running(), model, version)
         except TimeoutError:
+            self._nodes.check_met()
             said = f"no node has told of {model} within {limit_s} s{self._nodes.why}"
             raise NoLeader(said) from None
 

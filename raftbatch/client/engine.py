@@ -138,6 +138,7 @@ class Engine:
             async with asyncio.timeout(limit_s):
                 return await asyncio.shield(self._background.cancel(request_id))
         except TimeoutError:
+            self._nodes.check_met()
             raise OutcomeUnknown(f"nobody has cancelled {request_id} within {limit_s} s") from None
 
     async def link(self, limit_s: float | None) -> Link:
@@ -152,9 +153,9 @@ class Engine:
                 while (link := self._link) is None:
                     await self._finder.found()
                     self._check_open()
-                    if not self._nodes.has_met:
-                        raise self._nodes.nobody()
+                    self._nodes.check_met()
         except TimeoutError:
+            self._nodes.check_met()
             raise NoLeader(f"no node that leads was found in time{self._nodes.why}") from None
         return link
 
@@ -191,7 +192,8 @@ class Engine:
         """End a wait that has lasted long enough."""
         if ask.answer.done():
             return
-        error = ask.late(limit_s, is_cancelled)
+        nobody = None if self._nodes.has_met else self._nodes.nobody()  # nothing was ever sent
+        error = nobody or ask.late(limit_s, is_cancelled)
         self.abandon(ask, is_cancelled=is_cancelled)
         ask.fail(error)
 

@@ -97,8 +97,13 @@ class Encoder:
         Raises:
             InvalidRequest: they are not what the model takes; definite, nothing was sent.
         """
-        if type(inputs) is str and self._only:
-            return self._text(inputs)
+        if self._only:
+            value = inputs.get(self._only) if type(inputs) is dict and len(inputs) == 1 else inputs
+            if type(value) is str:
+                return self._text(value)
+        return self._any(inputs)
+
+    def _any(self, inputs: Any) -> Encoded:
         if type(inputs) is Payload:
             return Encoded(inputs.data, inputs.rows, inputs.signature, False)
         if not isinstance(inputs, Mapping):
@@ -128,11 +133,11 @@ class Encoder:
         try:
             data = text.encode()
         except UnicodeEncodeError:
-            return self.encode({self._only: text})  # which says what is wrong with it
+            return self._any({self._only: text})  # which says what is wrong with it
         quick = self._quick.get(len(data))
         if quick is not None:
             return _encoded((quick[0] + data, 1, quick[1], self._is_batched))
-        made = self.encode({self._only: text})
+        made = self._any({self._only: text})
         if len(self._quick) >= _FRAMES_MAX:
             self._quick.clear()
         self._quick[len(data)] = (made.payload[: len(made.payload) - len(data)], made.signature)

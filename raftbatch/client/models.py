@@ -12,7 +12,17 @@ from functools import partial
 from raftbatch.client.asks import pause_s
 from raftbatch.client.engine import Engine
 from raftbatch.client.inputs import Encoder
-from raftbatch.errors import Draining, NoLeader, OutcomeUnknown, Overloaded, UnknownModel
+from raftbatch.client.link import Link
+from raftbatch.errors import (
+    Draining,
+    NoLeader,
+    OutcomeUnknown,
+    Overloaded,
+    RaftbatchError,
+    UnknownModel,
+    there_are,
+)
+from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1 import model_pb2
 
 _FRESH_S = 60.0  # settings are asked for anew after that
@@ -99,9 +109,21 @@ class Models:
                 looks += 1
                 if looks == _LOOKS_MAX:
                     of_version = f" of version {version}" if version else ""
-                    raise UnknownModel(f"there is no model {model}{of_version}")
+                    said = f"there is no model {model}{of_version}"
+                    raise UnknownModel(f"{said}: {await _others(link, reply)}")
             tries += 1
             await engine.pause(pause_s(tries, asked_ms))
+
+
+async def _others(link: Link, reply: pb.ModelsReply) -> str:
+    """Return which versions there are of the model, or which other models."""
+    if reply.models:
+        return there_are([each.version for each in reply.models], "its versions are")
+    try:
+        reply = await link.models("")
+    except RaftbatchError:
+        return "which there are, `raftbatch status` shows"
+    return there_are(each.name for each in reply.models)
 
 
 def _age(model: model_pb2.Model) -> tuple[int, str]:

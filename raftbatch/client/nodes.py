@@ -13,6 +13,7 @@ from raftbatch.client.link import Link, Owner, open_link
 from raftbatch.client.options import TLS
 from raftbatch.client.search import Round
 from raftbatch.errors import InvalidRequest, NoLeader, PermissionDenied, RaftbatchError
+from raftbatch.handshakes import together
 from raftbatch.ids import is_address
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -144,13 +145,22 @@ class Nodes:
             "up is enough, since it names the others: name another, or all of them"
         )
 
+    def check_met(self) -> None:
+        """Make sure that some node has ever answered: else nothing has been sent.
+
+        Raises:
+            NoLeader, or what the nodes refuse this client with: none has; definite.
+        """
+        if not self.has_met:
+            raise self.nobody()
+
     @property
     def why(self) -> str:
         """What nodes said as they sent the client away, in brackets; empty: none did."""
         return f" ({self._each_said()})" if self._said else ""
 
     def _each_said(self) -> str:
-        return "; ".join(f"{address}: {text}" for address, text in self._said.items())
+        return together(self._said) or "no answer yet"
 
     def _order(self) -> list[str]:
         """Return whom to ask: the leader, then the others, another one first each time."""

@@ -71,7 +71,10 @@ def to_tensor(name: str, value: Any, datatype: str = "") -> Tensor:
     if isinstance(value, str | bytes):
         if datatype in ("", BYTES):
             return Tensor(name, BYTES, (), join_elements([_bytes(value)]))
-        raise InvalidRequest(f"{name!r} is text: the model takes {datatype}")
+        raise InvalidRequest(
+            f"{name!r} is text: the model takes {datatype}, as a list or an array of numbers; on "
+            f"the command line --input '{name}=[...]'"
+        )
     numpy = numpy_module()
     if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
         return _of_array(numpy, name, numpy.asarray(value), datatype)

@@ -120,7 +120,7 @@ def test_sdk_is_told_what_is_wrong_with_a_request(
 
 def test_command_is_told_what_is_wrong_with_a_request(scene: Scene) -> None:
     for words, said in (
-        (("sub", "x"), "there is no model sub. Models stand in the cluster's configuration file"),
+        (("sub", "x"), "there is no model sub: there are add, "),
         (("add", "--input", "x=[1, 2, 3]"), "x"),
         (("add", "--input", 'x="a"'), "x"),
         (("echo", "x" * 110_000), "100000"),

@@ -80,6 +80,30 @@ def test_renewal_waits_for_whoever_looks_at_the_disk(
     assert (ext4.path / "synced").read_bytes() == b"written"
 
 
+def test_renewal_waits_for_whoever_has_mounts_of_its_own(
+    ext4: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the disk is mounted again as it was, without power: each read of it fails."""
+    _write(ext4.path / "synced", is_synced=True)
+    command = ["unshare", "--mount", "sh", "-c", "echo; exec sleep 3600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n"
+        plain, seen = mounts._is_attached, []
+
+        def is_attached(image: Path) -> bool:
+            seen.append(plain(image))
+            holder.kill()
+            return seen[-1]
+
+        monkeypatch.setattr(mounts, "_is_attached", is_attached)
+        ext4.lose_power()
+        ext4.renew()
+    assert seen[0]
+    assert not seen[-1]
+    assert (ext4.path / "synced").read_bytes()
+
+
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
 def test_full_disk_takes_nothing_until_it_is_freed(
     kind: str, request: pytest.FixtureRequest

@@ -82,6 +82,27 @@ def test_only_dead_nodes_at_the_start_are_an_error_that_says_so() -> None:
     play(test, 2)
 
 
+def test_wait_for_nodes_none_of_which_ever_answers_ends_with_who_they_are() -> None:
+    async def test(nodes: list[FakeNode]) -> None:
+        dead = ["127.0.0.1:1", "127.0.0.1:2"]
+        options = ClientOptions(patience_s=0.3, connect_timeout_s=60.0)
+        said = ""
+        async with AsyncClient(dead, options) as client:
+            for call in (
+                client.infer("echo", Payload(b"")),
+                client.ticket("a", 7).result(),
+                client.cancel("a"),
+            ):
+                with pytest.raises(NoLeader, match="none of the nodes that were named") as caught:
+                    await call
+                assert caught.value.definite, "nothing was ever sent"
+                said = caught.value.message
+        assert "127.0.0.1:1, 127.0.0.1:2: nothing listens there" in said, "once for both"
+        assert said.count("127.0.0.1:1") == 1
+
+    play(test, 1)
+
+
 def test_close_is_bounded_and_leaves_nothing() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         [node] = nodes

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from raftbatch.client import AsyncClient, ClientOptions, link
+from raftbatch.client import AsyncClient, ClientOptions, link, search
 from raftbatch.v1 import gateway_pb2 as pb
 from tests.unit.fake_gateway import FakeNode, FakeSession, infer_all, play
 
@@ -39,6 +39,7 @@ def test_client_that_wishes_it_asks_the_node_that_it_knows(
 ) -> None:
     """It knows all by then, and goes to another only where that one cannot help."""
     monkeypatch.setattr(link, "_DOUBT_S", 20.0)  # this process may stand still, and all with it
+    monkeypatch.setattr(search, "STAGGER_S", 20.0)  # for that, too: no other is asked beside it
 
     async def test(nodes: list[FakeNode]) -> None:
         leader, follower, _ = nodes

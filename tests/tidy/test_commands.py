@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 
+from raftbatch.cli.main import app
 from tests.tidy.tree import ROOT
 
 
@@ -48,3 +52,21 @@ def test_chaos_help_is_for_those_who_run_it() -> None:
     assert "What" not in done.stdout
     for command in ("sim", "mutant", "mutants", "run", "selection", "list", "clean"):
         assert f" {command} " in done.stdout
+
+
+def _helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield every text that the help of a command and of those below it shows, and whose it is."""
+    yield name, command.help or ""
+    yield name, command.epilog or ""
+    for each in command.params:
+        yield f"{name} {each.name}", getattr(each, "help", None) or ""
+    for below, found in getattr(command, "commands", {}).items():
+        yield from _helps(found, f"{name} {below}")
+
+
+def test_no_help_loses_a_word_in_brackets() -> None:
+    """Typer reads help as rich's markup, in which `[tls]` is a style, and is not shown."""
+    helps = list(_helps(typer.main.get_command(app), "raftbatch"))
+    assert len(helps) > 100
+    eaten = [name for name, text in helps if "[" in text.replace(r"\[", "")]
+    assert eaten == []

@@ -55,6 +55,35 @@ def test_what_has_nothing_to_drop_makes_no_entry(loop: VirtualLoop, what: str) -
     assert (node.state.index, node.leader.proposed) == (before, 0)
 
 
+@pytest.mark.parametrize("name", ["read", "open", "none"])
+def test_one_that_has_nothing_to_drop_keeps_the_others_waiting(
+    loop: VirtualLoop, name: str
+) -> None:
+    node = Asked(loop)
+    node.admit("open", "read", "done")
+    node.one(r.Cancel(("t", "t"), ("read", "done")))
+    node.one(r.Acknowledge(("t",), ("read",)))
+    for names in ([name], ["done", name]):
+        task = node.asks(node.api.acknowledge([("t", each) for each in names]))
+        assert (task.done(), node.leader.proposed) == (False, 0)
+        assert node.log.pass_barriers() == 1
+        loop.run_for(0)
+    assert node.leader.proposed == 1
+
+
+@pytest.mark.parametrize("wrong", ["", "a\0b", "x" * 257, "\udc80", 7])
+def test_names_that_are_none_are_refused_among_others(loop: VirtualLoop, wrong: str) -> None:
+    node = Asked(loop)
+    for names in ([("t", wrong)], [("t", "a"), ("t", wrong)], [("t", "a"), (wrong, "a")]):
+        with pytest.raises(InvalidRequest):
+            node.gets(node.api.acknowledge(names))
+    for name in ("ä", "x" * 256):  # these are names
+        task = node.asks(node.api.acknowledge([("t", name)]))
+        assert node.log.pass_barriers() == 1
+        [answer] = loop.run_until_complete(task)
+        assert isinstance(answer, UnknownRequest)
+
+
 def test_what_comes_with_the_barrier_is_dropped(loop: VirtualLoop) -> None:
     node = Asked(loop)
     task = node.asks(node.api.acknowledge([("t", "a")]))

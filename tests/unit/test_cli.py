@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from raftbatch import __version__
 from raftbatch.cli import main, requests
+from raftbatch.cli.calls import Cluster
 from raftbatch.cli.main import app
 from raftbatch.client import RequestFailed
 from raftbatch.errors import OutcomeForgotten, OutcomeUnknown, RaftbatchError
@@ -88,6 +89,12 @@ def test_cli_says_what_became_of_a_request(
     assert said in capsys.readouterr().err
 
 
+def test_cli_tries_nodes_for_as_long_as_it_waits() -> None:
+    """Who relies on a queue that lasts waits for nodes that start as for the answer."""
+    options = requests._options(Cluster(()), 20.0, False, "")
+    assert (options.patience_s, options.connect_timeout_s) == (20.0, 20.0)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -115,9 +122,11 @@ def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     assert result.exit_code == 0
     assert "cluster local-3, 3 nodes, no TLS" in result.output
     assert "heartbeat_ms = 50" in result.output
+    assert "2222 requests/s" in result.output
     found = json.loads(cli.invoke(app, ["config", "check", path, "--json"]).output)
     assert [each["node"] for each in found["nodes"]] == ["n1", "n2", "n3"]
     assert found["storage"]["segment_bytes"] == 64 << 20
+    assert len(found["notes"]) == 1
 
 
 def test_cli_finds_limits_that_can_never_be_reached(cli: CliRunner, tmp_path: Path) -> None:

@@ -189,6 +189,8 @@ def test_run_that_takes_too_long_is_killed_and_given_up_once_it_is_dead() -> Non
     machine.down(0, Failure("child_died", ""), 0)
     _, report = reported(machine)
     assert (report.lapse.reason, report.lapse.stopped) == (pb.LAPSE_REASON_TIMED_OUT, True)
+    assert report.lapse.code == "timed_out"
+    assert "longer than execution_timeout_microseconds" in report.lapse.message
 
 
 def test_overdue_run_that_lapsed_meanwhile_is_confirmed_instead() -> None:

@@ -56,6 +56,15 @@ def test_logs_of_a_library_are_events_too() -> None:
     assert (line["event"], line["text"], line["logger"]) == ("log.written", "it broke", "asyncio")
 
 
+def test_logs_of_our_own_without_fields_are_events() -> None:
+    stream = io.StringIO()
+    logs.begin(stream)
+    logging.getLogger("executor.worker").warning("model.refused")
+    line = json.loads(stream.getvalue())
+    assert line["event"] == "model.refused"
+    assert "text" not in line
+
+
 def test_logs_hold_an_exception_in_one_line() -> None:
     stream = io.StringIO()
     logs.begin(stream)

@@ -17,12 +17,15 @@ from coordinator.offline import read_directory
 from raftbatch import records as r
 from raftbatch.cli import tail
 from raftbatch.cli.main import app
-from raftbatch.cli.records import details, duration, lines, log_time, nanoseconds, objects, size
+from raftbatch.cli.records import details, duration, lines, nanoseconds, objects, size
 from raftbatch.cli.source import Item
+from raftbatch.cli.telling import request_lines
+from raftbatch.cli.text import log_time
 from raftbatch.realworld import RealWorld
 from raftbatch.stories import Stories
 from tests.tidy.tree import ROOT
 from tests.unit.record_examples import EXAMPLES, entry
+from tests.unit.stories_scene import Log
 
 RECORDED = str(ROOT / "tests" / "replay" / "v1")
 
@@ -185,6 +188,17 @@ def test_ids_that_one_command_prints_others_take(stories: Stories) -> None:
     assert any(story.request_id in line.split() for line in shown)
     index = batch.split()[0]
     assert any(f"batch {number}" in line for line in said("log", "show", index))
+
+
+def test_id_that_was_cancelled_before_it_came_is_said_to_be_no_more() -> None:
+    log = Log()
+    log.do(r.Cancel(("t",), ("a",)))
+    [story] = log.stories.find("a")
+    text: list[str] = []
+    request_lines(lambda line, style: text.append(line), story, log.stories)
+    told = next(line for line in text if line.startswith("outcome"))
+    assert told.startswith("outcome    cancelled before it came  at ")
+    assert not any("admission" in line for line in text), "it never was"
 
 
 def test_batch_is_told_whole(stories: Stories) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from coordinator.core.state import State
 from coordinator.overview import SHOWN_MAX, ExecutorState, ModelState, overview
 from raftbatch import records as r
 from raftbatch.cli.status import print_scheduler, scheduler_notes, window_id
-from raftbatch.v1 import admin_pb2
+from raftbatch.cli.waiting import why_nobody
+from raftbatch.settings import Model
+from raftbatch.v1 import admin_pb2, load_pb2
 from tests.unit.core.tables import KEY, Core
 
 
 def test_window_is_called_by_log_time_and_index() -> None:
     window = admin_pb2.WindowStatus(opened_ms=62_345, first_index=17)
-    assert window_id(window) == "1970-01-01T00:01:02.345Z/17"
+    assert window_id(window) == "00:01:02.345/17", "log time, as `log tail` has it: no date"
 
 
 def test_overview_of_nothing() -> None:
@@ -43,6 +48,30 @@ def test_overview_shows_what_waits_and_who_could_run_it() -> None:
     assert all(each.is_draining for each in found.executors)
 
 
+def test_models_of_an_executor_are_looked_through_once() -> None:
+    """A thousand executors with a thousand models each would stop a node for seconds."""
+
+    class Looked(tuple[tuple[str, str], ...]):
+        __slots__ = ()
+        looks = 0
+
+        def __contains__(self, model: object) -> bool:
+            raise AssertionError("for each model anew")
+
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            Looked.looks += 1
+            return super().__iter__()
+
+    core = Core()
+    for number in range(50):
+        core.put(Model(f"m{number:02}", "1"))
+    live = core.state.executors["gpu-1"]
+    core.state.executors["gpu-1"] = replace(live, models=Looked(core.state.models))
+    found = overview(core.state)
+    assert {each.executors for each in found.models} == {1}
+    assert Looked.looks == 1
+
+
 def test_overview_is_bounded() -> None:
     core = Core()
     for number in range(SHOWN_MAX + 5):
@@ -67,7 +96,7 @@ def test_status_says_loudly_that_nobody_runs_a_model() -> None:
     print_scheduler(held, lambda line, _: lines.append(line))
     notes = scheduler_notes(held)
     text = "\n".join(lines)
-    assert "1970-01-01T00:00:00.005Z/7" in text
+    assert "00:00:00.005/7" in text
     assert "no executor" in text
     assert "suspended" in text
     assert notes == [
@@ -75,3 +104,20 @@ def test_status_says_loudly_that_nobody_runs_a_model() -> None:
         ("1 more windows are not shown", "yellow"),
         ("2 requests are in quarantine", "yellow"),
     ]
+
+
+def test_executors_that_start_a_model_again_are_not_said_to_be_missing() -> None:
+    """As while each replaces a child that a request has killed."""
+    load = load_pb2.ExecutorLoad(models=[load_pb2.ModelLoad(name="m", version="1", instances=1)])
+    names = ("gpu-1", "gpu-2")
+    held = admin_pb2.SchedulerStatus(
+        executors_total=2,
+        executors=[admin_pb2.ExecutorStatus(executor=each, load=load) for each in names],
+        models_total=1,
+        models=[admin_pb2.ModelStatus(name="m", version="1", requests=3)],
+    )
+    [(said, _)] = scheduler_notes(held)
+    assert said == "3 requests for m/1 wait: 2 executors have it and are starting it again"
+    told = why_nobody(held, "m", "")
+    assert "2 executors have it and are starting it again" in told
+    assert "Start one" not in told

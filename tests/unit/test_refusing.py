@@ -8,7 +8,7 @@ from coordinator.core.effects import Verdict
 from coordinator.raft.segments.limits import Space
 from coordinator.raft.standing import Role
 from coordinator.refusing import refused_for_load, told_leader, why_full
-from raftbatch.errors import DiskFailed
+from raftbatch.errors import DiskFailed, there_are
 from raftbatch.ids import NodeId
 from raftbatch.settings import Policy
 from tests.unit.core.tables import Core
@@ -31,6 +31,23 @@ def test_overload_names_what_is_full(policy: Policy, full: str) -> None:
     assert (error.slug, error.retry_after_ms) == ("overloaded", 7)
 
 
+def test_ids_in_flight_are_what_is_full_too() -> None:
+    core = Core(policy=Policy(dedupe_entries_max=3))
+    core.one(core.report(core.start("a")))
+    state = core.state
+    for coming, full in ((1, "as much is waiting as may"), (2, "dedupe_entries_max = 3")):
+        error = refused_for_load(state, Verdict.OVERLOADED, admission("b"), 7, coming)
+        assert full in str(error)
+
+
+def test_outcomes_are_what_is_full_too_with_what_those_in_flight_will_leave() -> None:
+    core = Core(policy=Policy(outcome_bytes_max=2000, outcome_reserve_bytes=128))
+    core.one(core.report(core.start("a"), result=bytes(1500)))
+    for coming, full in ((1, "as much is waiting as may"), (2, "outcome_bytes_max = 2000")):
+        error = refused_for_load(core.state, Verdict.OVERLOADED, admission("b"), 7, coming)
+        assert full in str(error)
+
+
 def test_quota_names_what_is_full() -> None:
     core = Core(policy=Policy(tenant_outcome_bytes_max=1000))
     core.one(core.report(core.start("a"), result=bytes(800)))
@@ -39,6 +56,16 @@ def test_quota_names_what_is_full() -> None:
     assert (error.slug, error.retry_after_ms) == ("quota_exceeded", 7)
     error = refused_for_load(core.state, Verdict.QUOTA_EXCEEDED, admission("b", tenant="u"), 7)
     assert str(error) == "u has as much waiting as it may"
+
+
+def test_unknown_model_is_refused_with_those_there_are() -> None:
+    core = Core()
+    error = refused_for_load(core.state, Verdict.UNKNOWN_MODEL, admission("b"), 7)
+    assert str(error).endswith(": there are m")
+    assert there_are(f"m{number:02}" for number in range(12)) == (
+        "there are m00, m01, m02, m03, m04, m05, m06, m07, m08, m09 and 2 more"
+    )
+    assert there_are([]) == "there is none"
 
 
 @pytest.mark.parametrize("space", list(Space))

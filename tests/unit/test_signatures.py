@@ -54,7 +54,10 @@ def test_signature_lets_texts_of_like_length_meet_where_the_model_says_so() -> N
 @pytest.mark.parametrize(
     ("tensor", "text"),
     [
-        (Tensor("y", "FP32", (1, 3), bytes(12)), "'x' is missing"),
+        (
+            Tensor("y", "FP32", (1, 3), bytes(12)),
+            "'x' is missing, and .* none that is called 'y'",
+        ),
         (Tensor("x", "FP64", (1, 3), bytes(24)), "takes FP32"),
         (Tensor("x", "FP32", (1, 2), bytes(8)), "takes \\[3\\]"),
         (Tensor("x", "FP32", (3,), bytes(12)), "takes \\[3\\]"),

@@ -109,23 +109,29 @@ def read_entries(
     """
     entries: list[Entry] = []
     for piece in pieces:
-        for entry in _read_piece(files, directory, piece):
-            entries.append(entry)
-            bytes_max -= record_bytes(len(entry.data))
-            if bytes_max <= 0:
-                return tuple(entries)
+        found = _read_piece(files, directory, piece, bytes_max)
+        entries += found
+        bytes_max -= sum(record_bytes(len(entry.data)) for entry in found)
+        if bytes_max <= 0:
+            break
     return tuple(entries)
 
 
-def _read_piece(files: Files, directory: str, piece: Piece) -> list[Entry]:
-    """Read one piece: all its entries from `first` to `last`."""
+def _read_piece(files: Files, directory: str, piece: Piece, bytes_max: int) -> list[Entry]:
+    """Read one piece: its entries from `first` to `last`, until they reach `bytes_max`."""
     path = join(directory, segment_name(piece.seq))
     try:
         with (
             disk_errors(f"reading {path}", retryable=True),
             closing(files.open(path, "read")) as file,
         ):
-            return list(_entries(path, file, piece))
+            entries = []
+            for entry in _entries(path, file, piece):
+                entries.append(entry)
+                bytes_max -= record_bytes(len(entry.data))
+                if bytes_max <= 0:  # what is behind is not looked at: it may be long
+                    break
+            return entries
     except TryLater as error:
         raise Overloaded(str(error), retry_after_ms=RETRY_AFTER_MS) from None
     except DiskFailed as error:

@@ -55,7 +55,9 @@ def test_running_time_alone_counts_toward_the_timeout() -> None:
     assert watch.overdue(leading.at_ms + 999) == []
     fence = leading.state.batches[1].fence
     records = watch.overdue(leading.at_ms + 1000)
-    assert records == [r.Lapse(1, 1, fence, LapseReason.TIMED_OUT, Ran.YES, False, "timed_out", "")]
+    said = "it ran for longer than execution_timeout_microseconds allows"
+    lapse = r.Lapse(1, 1, fence, LapseReason.TIMED_OUT, Ran.YES, False, "timed_out", said)
+    assert records == [lapse], "the outcome of a request that hangs each time says why"
     assert watch.overdue(leading.at_ms + 5000) == []
     assert watch.next_ms() is None
     leading.propose(*records)
