@@ -25,13 +25,12 @@ from raftbatch.cli.calls import (
     JsonOption,
     cluster_of,
     pems,
-    usage,
 )
 from raftbatch.cli.failing import say
+from raftbatch.cli.inputs import given_inputs
 from raftbatch.cli.text import printable
 from raftbatch.cli.waiting import after_s, say_if_nobody_runs
 from raftbatch.errors import (
-    InvalidRequest,
     NoLeader,
     OutcomeForgotten,
     RaftbatchError,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PREVIEW_CHARACTERS = 400
-_STDIN_BYTES_MAX = 64 << 20
 
 EXITS = """\
 
@@ -126,7 +124,7 @@ def infer(
     as_json: JsonOption = False,
 ) -> None:
     """Run a request, and print its outputs."""
-    given = _inputs(text, inputs or [])
+    given = given_inputs(text, inputs or [])
     cluster = cluster_of(config, address or [])
 
     async def ask() -> None:
@@ -171,7 +169,7 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Have a request taken in, and print its ticket: it has its outcome one day, whoever dies."""
-    given = _inputs(text, inputs or [])
+    given = given_inputs(text, inputs or [])
     ticket = _call(
         config,
         address,
@@ -237,46 +235,6 @@ def cancel(
         typer.echo("cancelled" if is_cancelled else "it had an outcome before")
     if not is_cancelled:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _inputs(text: str | None, named: list[str]) -> Any:
-    """Return what was given, as the SDK takes it."""
-    if (text is None) == (not named):
-        raise usage("give one text, or --input NAME=VALUE for each input")
-    if text == "-":
-        try:
-            found = json.loads(sys.stdin.buffer.read(_STDIN_BYTES_MAX))
-        except (ValueError, RecursionError) as error:
-            raise usage(f"standard input holds no JSON: {error}") from None
-        if not isinstance(found, dict):
-            raise usage("standard input holds no JSON object: inputs by their names")
-        return _nested_well(found)
-    if text is not None:
-        return text
-    inputs: dict[str, Any] = {}
-    for each in named:
-        name, equals, value = each.partition("=")
-        if not equals or not name or name in inputs:
-            raise usage(f"--input {each}: NAME=VALUE is wanted, and each name once")
-        try:
-            inputs[name] = json.loads(value)
-        except ValueError:
-            inputs[name] = value
-        except RecursionError:
-            raise usage(f"--input {name}: its value is nested too deep") from None
-    return _nested_well(inputs)
-
-
-def _nested_well(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return inputs, unless nothing takes one of them, whatever the model declares."""
-    from raftbatch.client.values import check_nesting
-
-    for name, value in inputs.items():
-        try:
-            check_nesting(name, value)
-        except InvalidRequest as error:
-            raise usage(error.message) from None
-    return inputs
 
 
 def _call(
