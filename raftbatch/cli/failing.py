@@ -49,6 +49,6 @@ def say(
             found["retry_after_ms"] = retry_after_ms
         try:
             typer.echo(json.dumps({"error": found}))
-        except OSError:  # it may be this that failed: the line has said so
+        except (OSError, ValueError):  # it may be this that failed or was closed, and was told
             with suppress(OSError):
                 sys.stdout.close()  # else Python complains when it flushes it at its end
