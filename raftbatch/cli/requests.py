@@ -30,7 +30,13 @@ from raftbatch.cli.calls import (
 from raftbatch.cli.failing import say
 from raftbatch.cli.text import printable
 from raftbatch.cli.waiting import after_s, say_if_nobody_runs
-from raftbatch.errors import NoLeader, OutcomeForgotten, RaftbatchError, UnknownModel
+from raftbatch.errors import (
+    InvalidRequest,
+    NoLeader,
+    OutcomeForgotten,
+    RaftbatchError,
+    UnknownModel,
+)
 
 if TYPE_CHECKING:
     from raftbatch.client import Client, ClientOptions, Result
@@ -244,7 +250,7 @@ def _inputs(text: str | None, named: list[str]) -> Any:
             raise usage(f"standard input holds no JSON: {error}") from None
         if not isinstance(found, dict):
             raise usage("standard input holds no JSON object: inputs by their names")
-        return found
+        return _nested_well(found)
     if text is not None:
         return text
     inputs: dict[str, Any] = {}
@@ -258,6 +264,18 @@ def _inputs(text: str | None, named: list[str]) -> Any:
             inputs[name] = value
         except RecursionError:
             raise usage(f"--input {name}: its value is nested too deep") from None
+    return _nested_well(inputs)
+
+
+def _nested_well(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs, unless nothing takes one of them, whatever the model declares."""
+    from raftbatch.client.values import check_nesting
+
+    for name, value in inputs.items():
+        try:
+            check_nesting(name, value)
+        except InvalidRequest as error:
+            raise usage(error.message) from None
     return inputs
 
 

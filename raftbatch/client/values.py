@@ -91,6 +91,16 @@ def to_tensor(name: str, value: Any, datatype: str = "") -> Tensor:
     return Tensor(name, *_of_list(name, shape, leaves, datatype))
 
 
+def check_nesting(name: str, value: Any) -> None:
+    """Look at what no model could take, whatever it declares: ragged, or nested too deep.
+
+    Raises:
+        InvalidRequest: it is such a one; definite.
+    """
+    if not isinstance(value, Tensor):
+        _leaves(name, value, _shape(name, value))
+
+
 def from_tensor(
     tensor: Tensor, *, is_single: bool, read: Callable[[bytes], Any] = bytes.decode
 ) -> Any:

@@ -10,9 +10,11 @@ from typing import Any, Self
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import raftbatch.client
 from raftbatch.cli import requests
+from raftbatch.cli.main import app
 from raftbatch.client import ClientOptions, Result
 from raftbatch.client.values import to_tensor
 from raftbatch.tensors import encode
@@ -144,3 +146,25 @@ def test_what_was_not_printed_whole_can_be_had_again(
         with pytest.raises(OSError, match="full"):
             show(cluster)
     assert cluster.acknowledged == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[[1,2],3]", "'x' is a ragged list"),
+        ("[" * 17 + "]" * 17, "'x' is nested deeper than 16 lists"),
+        ("[" * 100_000 + "]" * 100_000, ""),
+        ('{"a":1}', "'x' is a dict"),
+        ("null", "'x' is a NoneType"),
+    ],
+)
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_input_that_no_model_takes_is_wrong_usage(value: str, said: str, is_typed: bool) -> None:
+    """Of a command line, and of standard input."""
+    words = ["infer", "m", "--address", *AT]
+    words += [f"--input=x={value}"] if is_typed else ["-"]
+    result = CliRunner().invoke(app, words, input=f'{{"x": {value}}}', env={"COLUMNS": "200"})
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert isinstance(result.exception, SystemExit)
