@@ -8,6 +8,7 @@ constraints=constraints.txt quiet=--quiet
 
 # A Python without ensurepip (Debian splits it off) still makes an environment that its own pip can fill.
 if [ ! -x "$folder/bin/python" ]; then
+    echo "an environment for $python is made in $folder"
     "$python" -m venv "$folder" >/dev/null 2>&1 || "$python" -m venv --clear --without-pip "$folder"
 fi
 if [ -x "$folder/bin/pip" ]; then
@@ -48,6 +49,7 @@ fi
 # The build backends first (setuptools is pysyncobj's, which is published as source alone): building
 # without isolation keeps to the constraints and downloads nothing twice.
 export PIP_DISABLE_PIP_VERSION_CHECK=1
+echo "pip installs raftbatch[$extras] into $folder: the first time that takes some minutes"
 "${pip[@]}" install --quiet --constraint "$constraints" hatchling setuptools
 "${pip[@]}" install "$quiet" --constraint "$constraints" --no-build-isolation --editable ".[$extras]"
 case ",$extras," in

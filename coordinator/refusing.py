@@ -29,6 +29,8 @@ from raftbatch.errors import (
     there_are,
 )
 
+_LISTED_MAX = 32
+
 
 def check_admission(state: State, admission: Admission, size: int) -> None:
     """Refuse a request that can never be taken, or read.
@@ -206,4 +208,6 @@ def told_leader(log: Log | None) -> str:
 
 def _unknown(state: State, admission: Admission) -> UnknownModel:
     said = f"there is no model {admission.key[0]}, version {admission.key[1]}"
+    if len(state.models) > _LISTED_MAX:  # thousands of requests may be refused in a turn
+        return UnknownModel(f"{said}: `raftbatch status` shows the {len(state.models)} there are")
     return UnknownModel(f"{said}: {there_are(each[0] for each in state.models)}")

@@ -54,6 +54,7 @@ def main() -> int:
             console.print(f"demo FAILED: {module} is not installed: `make demo` does it; {command}")
             return _EXIT_FAILED
     directory = Path(mkdtemp(prefix="raftbatch-demo-"))
+    console.print(f"the demo begins; its files are in {directory}", highlight=False)
     return asyncio.run(_run(corpus, directory, told.keep, console))
 
 

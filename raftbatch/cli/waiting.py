@@ -15,6 +15,7 @@ import typer
 from raftbatch.cli.calls import Cluster
 from raftbatch.cli.status import again, newest, starting, statuses
 from raftbatch.cli.text import printable
+from raftbatch.handshakes import together
 
 if TYPE_CHECKING:
     from raftbatch.v1.admin_pb2 import SchedulerStatus
@@ -52,9 +53,18 @@ async def say_if_nobody_runs(
         pause_s: how long to wait.
         say: told the line.
     """
-    await asyncio.sleep(pause_s)
-    held = newest(await statuses(cluster, _STATUS_S))
-    if held is not None and (text := why_nobody(held.scheduler, model, version)):
+    is_told = False
+    while True:
+        await asyncio.sleep(pause_s)
+        answers = await statuses(cluster, _STATUS_S)
+        if (held := newest(answers)) is not None:
+            break
+        if not is_told:
+            silent = {str(target): told for target, told in answers if isinstance(told, str)}
+            why = f" ({together(silent)})" if silent else ""
+            say(printable(f"no node serves yet{why}: they are tried until --wait is over"))
+            is_told = True
+    if text := why_nobody(held.scheduler, model, version):
         say(printable(text))
 
 

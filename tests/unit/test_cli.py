@@ -151,7 +151,7 @@ def test_cli_looks_at_the_machine_of_a_node(cli: CliRunner, tmp_path: Path) -> N
         path.write_text(
             f'[cluster]\nname = "a"\n[nodes.n1]\npeer = "{at}"\nclient = "127.0.0.1:1"\n'
             '[tls]\nca = "ca.pem"\ncert = "n1.pem"\nkey = "n1.key"\n'
-            f"[storage]\ndisk_low_bytes = {1 << 60}\n",
+            f"[storage]\ndisk_low_bytes = {1 << 50}\n",
             encoding="utf-8",
         )
         words = ["config", "check", str(path), "--json"]

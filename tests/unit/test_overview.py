@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+
+import pytest
 
 from coordinator.core.state import State
 from coordinator.overview import SHOWN_MAX, ExecutorState, ModelState, overview
 from raftbatch import records as r
+from raftbatch.cli import waiting
+from raftbatch.cli.calls import Cluster, Target
 from raftbatch.cli.status import print_scheduler, scheduler_notes, window_id
 from raftbatch.cli.waiting import why_nobody
 from raftbatch.settings import Model
@@ -104,6 +109,24 @@ def test_status_says_loudly_that_nobody_runs_a_model() -> None:
         ("1 more windows are not shown", "yellow"),
         ("2 requests are in quarantine", "yellow"),
     ]
+
+
+def test_wait_for_nodes_that_start_is_told_and_then_what_they_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starting: list[object] = ["a:1 does not answer: nothing listens there"] * 2
+    held = admin_pb2.StatusReply(role="leader")
+    held.scheduler.models.add(name="m", version="1", requests=1)
+
+    async def statuses(cluster: Cluster, timeout_s: float) -> list[tuple[Target, object]]:
+        return [(Target("a:1"), starting.pop() if starting else held)]
+
+    monkeypatch.setattr(waiting, "statuses", statuses)
+    told: list[str] = []
+    asyncio.run(waiting.say_if_nobody_runs(Cluster(()), "m", "", 0.0, told.append))
+    assert told[0].startswith("no node serves yet (a:1: does not answer: nothing listens there)")
+    assert told[1].startswith("no executor has model m ready (there is no executor at all)")
+    assert len(told) == 2, "each once"
 
 
 def test_executors_that_start_a_model_again_are_not_said_to_be_missing() -> None:
