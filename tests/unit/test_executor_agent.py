@@ -104,3 +104,9 @@ def test_what_waits_goes_back_once_a_replacement_takes_its_time(
         assert list(machine.holdings.waiting()) == []
 
     with_agent(test)
+
+
+def test_child_is_told_the_signature_of_its_batch() -> None:
+    message = given(1, model=LOAD.name)
+    message.signature = "text:BYTES[1]"
+    assert shell._batch(3, message, [0]).signature == "text:BYTES[1]"
