@@ -238,8 +238,8 @@ JOURNAL = [
     Mutant(
         "durable-rises-when-stalled",
         _SEGMENTS + "writer",
-        "        return Report(self._cursor.lsn, ends[done], events, space_left, stalled)",
-        "        return Report(operations[-1].lsn, ends[done], events, space_left, stalled)",
+        "        return Report(self._cursor.lsn, ends[done], events, stalled)",
+        "        return Report(operations[-1].lsn, ends[done], events, stalled)",
         0,
     ),
 ]

@@ -345,4 +345,18 @@ CORE = [
         "    while budget and state.oldest_kept",
         _by(_RETENTION + "no_more_is_forgotten_than_may_be_where_a_deleted_batch_has_overdrawn"),
     ),
+    Mutant(
+        "executor-that-begins-nothing-keeps-what-it-holds",
+        _CORE + "unbegun",
+        "waited_ms = before.waited_ms + step_ms if",
+        "waited_ms = before.waited_ms if",
+        _by("unbegun.py::test_executor_that_never_begins_loses_what_it_holds_to_another"),
+    ),
+    Mutant(
+        "executor-loses-what-it-holds-behind-a-long-run",
+        _CORE + "unbegun",
+        "            if model_id not in busy:\n",
+        "            if True:\n",
+        _by("unbegun.py::test_batches_behind_one_that_runs_for_hours_are_left_alone"),
+    ),
 ]

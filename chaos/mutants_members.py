@@ -30,8 +30,8 @@ MEMBERS = [
     _seed(
         "in-force-when-committed",
         "standing",
-        "        return self._at(self.log.last_index)\n",
-        "        return self._at(max(self.commit, 1))\n",
+        "        index = self.log.last_index\n",
+        "        index = max(self.commit, 1)\n",
         2,
     ),
     _test(

@@ -63,7 +63,7 @@ SCHEDULER = [
         _CORE + "snapshot",
         "state.rate_ended, state.drained_per_s = values[14:]\n",
         "state.rate_ended, _ = values[14:]\n",
-        5,
+        3,
     ),
     # Log time.
     Mutant(
@@ -78,7 +78,7 @@ SCHEDULER = [
         _NODE + "log_clock",
         "        found = self._base_ms * MS + now_ns - self._base_ns\n",
         "        found = self._base_ms * MS + (now_ns - self._base_ns) * 2\n",
-        16,
+        5,
     ),
     Mutant(
         "log-time-counted-anew-from-own-entries",
@@ -209,9 +209,9 @@ SCHEDULER = [
     ),
     Mutant(
         "what-waits-for-an-entry-not-counted",
-        _NODE + "leader",
-        "                admission.key, admission.tenant, admission.rows, size, inbox.uses\n",
-        "                admission.key, admission.tenant, admission.rows, size, {}\n",
+        _NODE + "refusing",
+        "        admission.key, admission.tenant, admission.rows, size, inbox.uses\n",
+        "        admission.key, admission.tenant, admission.rows, size, {}\n",
         _by("leader.py::test_limit_of_n_means_that_n_are_accepted_and_the_next_refused"),
     ),
     Mutant(

@@ -18,10 +18,10 @@ _SEEDS = {
     "one-more-than-the-limit": 8,
     "rows-not-counted-in-limits": 28,
     "cancel-of-unknown-id-forgotten": 2,
-    "late-request-assigned": 1,
+    "late-request-assigned": 12,
     "lapse-without-attempt": 0,
     "death-always-a-failure": 0,
-    "lapsed-slot-returned-at-once": 7,
+    "lapsed-slot-returned-at-once": 8,
     "bisected-out-of-order": 16,
     "half-of-several-with-all-attempts": 16,
     "slot-freed-with-the-first-part": 7,
@@ -34,7 +34,7 @@ _SEEDS = {
     "overtaken-in-a-batch": 0,
     "slot-in-flight-taken-twice": 0,
     "lapse-in-flight-foreseen-as-free": 29,
-    "suspension-not-expected": 16,
+    "suspension-not-expected": 56,
 }
 """Bugs of the core's rules that the checkers of the whole find too, each with a seed."""
 

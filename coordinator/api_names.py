@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from coordinator.answers import error_of
 from coordinator.api_base import ApiBase, Name
-from coordinator.core.admission import retry_after_ms
+from coordinator.cancelling import Cancelling
+from coordinator.core.admission import has_ids, ids_after_ms, retry_after_ms
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.proposer import copy_of
 from coordinator.submission import check_names
@@ -28,6 +29,8 @@ _NO_OUTCOME = "the request has no outcome yet"
 class NamesApi(ApiBase):
     """See the module's docstring."""
 
+    _cancelling: Cancelling | None = None
+
     async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
         """Give requests the outcome `cancelled`, unless they have one.
 
@@ -41,8 +44,16 @@ class NamesApi(ApiBase):
             RaftbatchError: the leader's.
         """
         self._check_names(names)
+        self._check_open()
+        if names and not self._leader.is_ready:
+            await self._leader.ready()
+        if self._cancelling is None:
+            self._cancelling = Cancelling()
         answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
-        return await self._for_each(r.Cancel, names, answers)
+        with self._cancelling.taken(self._replica.state, names) as refused:
+            rest = [name for place, name in enumerate(names) if place not in refused]
+            done = iter(await self._for_each(r.Cancel, rest, answers))
+        return [refused.get(place) or next(done) for place in range(len(names))]
 
     async def acknowledge(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
         """Note that outcomes were read: their bytes go, the ids stay known.
@@ -136,8 +147,11 @@ class NamesApi(ApiBase):
 
     def _retry_ms(self, verdict: Verdict) -> int:
         """Return when to come back with what was refused; 0: never, by itself."""
+        state = self._replica.state
+        if verdict is Verdict.OVERLOADED and not has_ids(state, 1):
+            return ids_after_ms(state, state.now_ms)
         for_load = (Verdict.OVERLOADED, Verdict.QUOTA_EXCEEDED)
-        return retry_after_ms(self._replica.state) if verdict in for_load else 0
+        return retry_after_ms(state) if verdict in for_load else 0
 
     async def _for_part(
         self,

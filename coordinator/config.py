@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from coordinator.api import ApiConfig
+from coordinator.bounds import whole
 from coordinator.feed import FeedConfig
 from coordinator.founding_records import founding_records
 from coordinator.leader import LeaderConfig
@@ -377,7 +378,7 @@ def _filled(kind: type[T], table: Table, **given: object) -> T:
     """
     known = _names(kind) - given.keys()
     table.check_known(sorted(known))
-    numbers = {key: table.whole(key, 0) for key in table.values}
+    numbers = {key: whole(table, key) for key in table.values}
     try:
         return kind(**numbers, **given)
     except ValueError as error:

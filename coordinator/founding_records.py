@@ -24,6 +24,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 
+from coordinator.bounds import whole
 from raftbatch.codec import check_record
 from raftbatch.errors import InvalidRequest, RaftbatchError
 from raftbatch.fields import NAME_LENGTH_MAX
@@ -77,9 +78,9 @@ def _policy(table: Table) -> Policy:
         for key in _LIMITS:
             if key not in limits.values:
                 raise limits.wrong(key, "is missing")
-        numbers = [limits.whole(key, 0) for key in (*_LIMITS, _SHARE)]
+        numbers = [whole(limits, key) for key in (*_LIMITS, _SHARE)]
         tenants.append(TenantLimits(name, *numbers))
-    given = {key: table.whole(key, 0) for key in table.values if key != "tenants"}
+    given = {key: whole(table, key) for key in table.values if key != "tenants"}
     try:
         return Policy(**given, tenants=tuple(tenants))
     except ValueError as error:
@@ -105,7 +106,7 @@ def _model(name: str, table: Table) -> Model:
         elif key in _LISTS:
             given[key] = _wholes(table, key)
         else:
-            given[key] = table.whole(key, 0)
+            given[key] = whole(table, key)
     declared = {key: table.values[key] for key in DECLARED if key in table.values}
     version = table.text("version", _VERSION)
     try:

@@ -156,11 +156,8 @@ class Leader:
         inbox = leadership.inbox
         is_known = inbox.has(name) or name in outlook.state.dedupe
         if not is_known:
-            verdict, retry_ms = outlook.overload(
-                admission.key, admission.tenant, admission.rows, size, inbox.uses
-            )
-            if verdict:
-                raise refusing.refused_for_load(outlook.state, verdict, admission, retry_ms)
+            now_ms = self._parts.log_clock.now_ms()
+            refusing.check_load(outlook, inbox, admission, size, now_ms)
         refusing.check_room(self._config, leadership.inbox, leadership.held, size)
         inbox.add_request(name, admission, size, done)
         leadership.pump_soon()

@@ -95,6 +95,8 @@ class LeaderConfig:
         pending_items_max: what may wait for an entry, in number.
         pending_bytes_max: the same, in bytes.
         lease_ms: how long an executor may be silent before it counts as lost.
+        unbegun_ms: how long it may hold batches of a model version and run none of them, beyond
+            the version's execution timeout, until others get them.
         ready_wait_ms: how long callers wait for a leader that is about to be ready.
         retry_ms: when an entry is offered again that the log refused for now.
 
@@ -108,6 +110,7 @@ class LeaderConfig:
     pending_items_max: int = 100_000
     pending_bytes_max: int = 64 << 20
     lease_ms: int = 3000
+    unbegun_ms: int = 30_000
     ready_wait_ms: int = 2000
     retry_ms: int = 25
 
@@ -122,7 +125,7 @@ class LeaderConfig:
             )
         if min(self.entries_inflight_max, self.pending_items_max, self.lease_ms) < 1:
             raise ValueError(f"a limit is below 1: {self}")
-        if min(self.record_bytes_max, self.ready_wait_ms, self.retry_ms) < 1:
+        if min(self.record_bytes_max, self.ready_wait_ms, self.retry_ms, self.unbegun_ms) < 1:
             raise ValueError(f"a limit is below 1: {self}")
 
 

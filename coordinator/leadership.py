@@ -23,6 +23,7 @@ from coordinator.core.decide import Decider
 from coordinator.core.effects import Applied, Change, ExecutorChanged, ModelChanged
 from coordinator.core.flights import Flight
 from coordinator.core.outlook import Outlook
+from coordinator.core.unbegun import Unbegun
 from coordinator.core.watch import Holding, Watch
 from coordinator.leader_parts import Parts, Sent, is_worth_another, voids_in
 from coordinator.leases import Leases
@@ -99,6 +100,7 @@ class Leadership:
         self._leases = Leases(parts.config.lease_ms)
         self._heard: dict[str, tuple[int, int, Sequence[Holding], int]] = {}
         self._run_times = RunTimes()
+        self._unbegun = Unbegun(parts.config.unbegun_ms, parts.config.lease_ms)
         self._decided_ms = 0
         self._in_flight = self._newest_size = 0
         self._unsent: Sent | None = None
@@ -206,7 +208,7 @@ class Leadership:
     def _build(self) -> None:
         """Build the outlook, a step in each turn of the loop."""
         self.outlook = self._decider = self._watch = None
-        outlook = Outlook(self._parts.replica.state)
+        outlook = Outlook(self._parts.replica.state, self._unbegun.barred)
         steps = outlook.build()
         self._loop.call_soon(self._run, self._build_on, outlook, steps)
 
@@ -217,7 +219,7 @@ class Leadership:
             self._loop.call_soon(self._run, self._build_on, outlook, steps)
             return
         self.outlook = outlook
-        self._watch = Watch(outlook)
+        self._watch = Watch(outlook, self._unbegun)
         self._decider = Decider(outlook)
         self._run_times.attach(self._decider)
         self._decider.is_draining = self._is_draining  # every window is looked at anyway

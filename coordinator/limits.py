@@ -4,8 +4,9 @@ They contradict nothing, so a node starts with them; but whoever wrote them mean
 that will not come about. A limit that the file does not name is left alone where it stands for
 "no limit of its own", as a tenant's does.
 
-What lives here: those relations. What must never live here: what cannot hold together, which
-each part refuses itself. Called by: `raftbatch config check`. Total. Deterministic.
+What lives here: those relations, and what rate of requests they bear. What must never live
+here: what cannot hold together, which each part refuses itself. Called by: `raftbatch config
+check`. Total. Deterministic.
 """
 
 from __future__ import annotations
@@ -37,6 +38,23 @@ def unreachable(config: NodeConfig) -> list[str]:
                     looked.at_model(model)
     looked.at_port()
     return looked.found
+
+
+def sustained(config: NodeConfig) -> list[str]:
+    """Return a sentence on what rate of requests the policy bears for ever; none of opaque nodes.
+
+    It contradicts nothing: that an id is known for long costs memory for each.
+    """
+    found = []
+    for record in () if config.cluster.is_opaque else config.founding:
+        if isinstance(record, PutPolicy):
+            most, kept_ms = record.policy.dedupe_entries_max, record.policy.dedupe_retention_ms
+            found.append(
+                f"ids are known for dedupe_retention_ms = {kept_ms} after their outcomes: with "
+                f"dedupe_entries_max = {most} that bears {most * 1000 // kept_ms} requests/s for "
+                "ever; above that, new ones are refused in the end"
+            )
+    return found
 
 
 class _Look:

@@ -6,6 +6,7 @@ live here: how they travel (`rpc`), or anything that decides. Called by: `node`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -84,11 +85,14 @@ def overview(state: State, loads: Mapping[str, Load] | None = None) -> Overview:
         opened = state.window_id(key)
         assert opened is not None  # none is empty
         windows.append(WindowState(opened, key[:2], window.requests, window.rows))
+    able = Counter(
+        [model for each in executors if each.takes_new for model in dict.fromkeys(each.models)]
+    )
     models = [
         ModelState(
             model,
             state.model_use[model].requests,
-            sum(each.takes_new and model in each.models for each in executors),
+            able[model],
             model in state.deleting,
         )
         for model in sorted(state.models)[:SHOWN_MAX]

@@ -6,8 +6,9 @@ answer that admits. Called by: `leader`. Total. Deterministic.
 
 from __future__ import annotations
 
-from coordinator.core.admission import has_room, is_never, why_never
+from coordinator.core.admission import has_ids, has_room, ids_after_ms, is_never, why_never
 from coordinator.core.effects import Verdict
+from coordinator.core.outlook import Outlook
 from coordinator.core.state import State
 from coordinator.core.usage import Usage
 from coordinator.leader_parts import LeaderConfig, Log
@@ -27,6 +28,8 @@ from raftbatch.errors import (
     UnknownModel,
     there_are,
 )
+
+_LISTED_MAX = 32
 
 
 def check_admission(state: State, admission: Admission, size: int) -> None:
@@ -57,8 +60,33 @@ def check_admission(state: State, admission: Admission, size: int) -> None:
     raise InvalidRequest(message)
 
 
+def check_load(
+    outlook: Outlook, inbox: Inbox, admission: Admission, size: int, now_ms: int
+) -> None:
+    """Refuse a request where too much waits, or is known, with what is about to.
+
+    Args:
+        outlook: the leader's.
+        inbox: what waits for an entry.
+        admission: checked.
+        size: bytes of its payload and parameters.
+        now_ms: log time.
+
+    Raises:
+        Overloaded, QuotaExceeded, UnknownModel: definite.
+    """
+    verdict, retry_ms = outlook.overload(
+        admission.key, admission.tenant, admission.rows, size, inbox.uses
+    )
+    if verdict:
+        state, coming = outlook.state, outlook.coming(inbox.uses)
+        if verdict is Verdict.OVERLOADED and not has_ids(state, coming + 1):
+            retry_ms = ids_after_ms(state, now_ms)
+        raise refused_for_load(state, verdict, admission, retry_ms, coming)
+
+
 def refused_for_load(
-    state: State, verdict: Verdict, admission: Admission, retry_ms: int
+    state: State, verdict: Verdict, admission: Admission, retry_ms: int, coming: int = 0
 ) -> RaftbatchError:
     """Return the error for what `Outlook.overload` says.
 
@@ -67,12 +95,13 @@ def refused_for_load(
         verdict: not OK.
         admission: that is refused.
         retry_ms: when to come back.
+        coming: requests that are about to wait.
     """
     if verdict is Verdict.UNKNOWN_MODEL:
         return _unknown(state, admission)
     if verdict is Verdict.QUOTA_EXCEEDED:
         return QuotaExceeded(_why_no_share(state, admission.tenant), retry_after_ms=retry_ms)
-    return Overloaded(_why_no_room(state), retry_after_ms=retry_ms)
+    return Overloaded(_why_no_room(state, coming), retry_after_ms=retry_ms)
 
 
 def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, size: int) -> None:
@@ -112,16 +141,16 @@ def _why_no_share(state: State, tenant: str) -> str:
     return f"{tenant} has as much waiting as it may"
 
 
-def _why_no_room(state: State) -> str:
+def _why_no_room(state: State, coming: int) -> str:
     """Return what is full, and when it is so no more; perhaps nothing that waits."""
     policy = state.policy
-    if len(state.dedupe) >= policy.dedupe_entries_max:
+    if not has_ids(state, coming + 1):
         return (
             f"as many ids are known as may (dedupe_entries_max = {policy.dedupe_entries_max}): "
             f"each goes dedupe_retention_ms = {policy.dedupe_retention_ms} after its outcome"
         )
-    reserved = state.all_use.requests * policy.outcome_reserve_bytes
-    if not has_room(state, 1) and state.outcome_bytes > reserved:
+    reserved = (state.all_use.requests + coming) * policy.outcome_reserve_bytes
+    if not has_room(state, coming + 1) and state.outcome_bytes > reserved:
         return (
             "outcomes that nobody has acknowledged fill what is kept of them (outcome_bytes_max = "
             f"{policy.outcome_bytes_max}): whoever asked for them should acknowledge them; else "
@@ -179,4 +208,6 @@ def told_leader(log: Log | None) -> str:
 
 def _unknown(state: State, admission: Admission) -> UnknownModel:
     said = f"there is no model {admission.key[0]}, version {admission.key[1]}"
+    if len(state.models) > _LISTED_MAX:  # thousands of requests may be refused in a turn
+        return UnknownModel(f"{said}: `raftbatch status` shows the {len(state.models)} there are")
     return UnknownModel(f"{said}: {there_are(each[0] for each in state.models)}")

@@ -18,6 +18,7 @@ from functools import partial
 
 from executor.children import Children
 from executor.config import ExecutorConfig
+from executor.core.instances import At
 from executor.core.machine import Machine
 from executor.core.values import Action, DeviceMemory, Failure, Kill, Outcome, Run, WarmUp, Wish
 from executor.crew import Crew
@@ -248,25 +249,30 @@ class Agent:
         self._do(self.machine.down(number, failure, self._clock.monotonic_ns()))
         self._expect(number)
 
-    def said(self, number: int, frame: Frame) -> None:
-        """Take in what came of a run."""
-        found: Outcome | Failure | None
+    def said(self, number: int, frame: Frame) -> bool:
+        """Take in what came of a run; return whether it is one that was given."""
         match frame:
             case Ran(run, outcome):
-                found = outcome
-                if outcome.memory is not None:
-                    self._devices[number] = outcome.memory
-                if any(not each.code for each in outcome.answers):
-                    self._probing.reset()
+                found: Outcome | Failure | None = outcome
             case Failed(run, code, message, is_lasting):
                 found = Failure(code, message, is_lasting)
-                _LOG.warning("batch.failed", extra=fields(code=code, why=message))
             case Warmed(run):
                 found = None
             case _:
-                return
+                return False
+        instance = self.machine.instances[number]
+        if not instance.does(run, found):
+            return instance.at is At.KILLED  # it was quicker; the timer is that of its return
+        if isinstance(found, Outcome):
+            if found.memory is not None:
+                self._devices[number] = found.memory
+            if not all(each.code for each in found.answers):
+                self._probing.reset()
+        elif found is not None:
+            _LOG.warning("batch.failed", extra=fields(code=found.code, why=found.message))
         self._disarm(number)
         self._do(self.machine.ended(number, run, found, self._clock.monotonic_ns()))
+        return True
 
     def _do(self, actions: Sequence[Action]) -> None:
         """Carry out what the machine asks, and let others look whether they have to do."""
@@ -390,4 +396,5 @@ def _batch(run: int, given: pb.Assignment, places: Sequence[int]) -> Batch:
         tuple([given.payloads[place] for place in places]),
         tuple([given.rows[place] for place in places]),
         tuple([parameters[place] for place in places]),
+        given.signature,
     )

@@ -58,6 +58,8 @@ def backend_of(load: Load, name: str) -> Backend:
     Raises:
         CannotLoad: there is no such one, or what it needs is not there.
     """
+    if type(name) is not str:
+        raise CannotLoad(f"{load.name}: its backend is a {type(name).__name__}, and no text")
     if name == NUMPY:
         return _Numpy()
     if name != TORCH:

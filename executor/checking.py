@@ -37,6 +37,11 @@ _EXAMPLES = f"{_OURS[0]}/examples/"
 ENDED = "process_ended"
 """Code of what ended the model's own process."""
 
+TOO_LARGE = "too_large"
+"""Code of what declares more than any request carries."""
+
+_SAMPLE_BYTES_MAX = 64 << 20  # of a batch: `max_batch_bytes`, unless the configuration says more
+
 _WRONG = (BAD_OUTPUT, NOT_FINITE, INVALID_INPUT, RESULT_TOO_LARGE)
 """Codes of requests that failed by the model's mistake, and not by its word."""
 
@@ -157,13 +162,28 @@ def steps(files: Files, clock: Clock, load: Load, rows_max: int) -> Iterator[Che
             )
 
         for size in samples.sizes(runtime.form) or (0,):
-            for requests in _batches(runtime.form, rows_max, size):
+            row_bytes = samples.row_bytes(runtime.form, size)
+            if row_bytes > _SAMPLE_BYTES_MAX:
+                if not trials:
+                    said = (
+                        f"one row of its inputs takes {row_bytes} bytes by what it declares, and "
+                    )
+                    said += f"no more than {_SAMPLE_BYTES_MAX} are tried"
+                    trials.append(Trial(1, 1, size, problem=Problem(TOO_LARGE, said)))
+                break  # the next ones are larger
+            most = min(rows_max, _SAMPLE_BYTES_MAX // max(1, row_bytes))
+            for requests in _batches(runtime.form, most, size):
                 count = len(requests), sum([rows for rows, _ in requests]), size
                 yield checked(Trial(*count, problem=Problem(ENDED, "the model does not return")))
                 trial, seen = _tried(runtime, requests, size, errors)
                 trials.append(trial)
                 outputs = outputs or seen
         yield checked()
+
+
+def _too_large(row_bytes: int) -> Problem:
+    said = f"one row of its inputs takes {row_bytes} bytes by what it declares"
+    return Problem(TOO_LARGE, f"{said}: at most {_SAMPLE_BYTES_MAX} are tried")
 
 
 def _batches(form: Form, rows_max: int, size: int) -> Iterator[list[tuple[int, int]]]:

@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import Protocol
 
-from executor.frames import LENGTH, Frame, Load, decode, encode
+from executor.frames import LENGTH, PIPE_CLOSED, Frame, Load, encode, heard
 from executor.loading import said
 
 _BUFFER_BYTES = 1 << 20
@@ -66,6 +66,8 @@ def cpus() -> int:
 
 def ended(status: int) -> str:
     """Return how a process ended, by its exit status, which a signal makes negative. Total."""
+    if status == PIPE_CLOSED:
+        return "it closed file descriptors that are not its own, and the pipe to us with them"
     if status >= 0:
         return f"it exited with status {status}"
     try:
@@ -131,7 +133,7 @@ class _RealChild:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         try:
-            return decode(body)
+            return heard(body)
         except Exception as error:  # noqa: BLE001 - whatever a model wrote there
             self._distrust(said(error))
             return None

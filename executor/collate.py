@@ -1,18 +1,22 @@
 """Envelopes of the requests of a batch into `[rows, …]` for each input.
 
-    payloads -> stack -> Stacked: inputs padded to buckets, who is in them, who is not and why
+    payloads -> opened -> each request, or why it fails
+             -> together -> which of them run together: all, unless padding takes too much
+             -> stack -> inputs padded to buckets, who is in them, who is not and why
 
-A request whose envelope is not what the model declares fails alone, before the model
-sees it. What lives here: that, on numpy. What must never live here: a process, torch, what
-the model gives (`outputs`). Called by: `executor.runtime`, in a child process; tests.
-Deterministic.
+A request whose envelope is not what the model declares, or larger than the signature of its
+batch says, fails alone, before anything is made for it and the model sees it.
+
+What lives here: that, on numpy. What must never live here: a process, torch, what the model
+gives (`outputs`). Called by: `executor.runtime`, in a child process; tests. Deterministic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import prod
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +25,16 @@ from executor.core.values import Answer
 from executor.model import FREE, Tensor
 from raftbatch import tensors
 from raftbatch.errors import InvalidRequest
-from raftbatch.signatures import bucket
+from raftbatch.signatures import Room, bucket, rooms
 
 INVALID_INPUT = "invalid_input"
 BF16 = "BF16"
+
+PADDED_BYTES_MAX = 256 << 20
+"""What the padded inputs of requests that run together take, unless the configuration says
+otherwise: four times of what a batch may carry by default."""
+
+_EMPTY_BYTES_MAX = 1 << 20  # of a row, were no dimension 0: an honest one is a sequence of nothing
 
 Array = npt.NDArray[Any]
 
@@ -62,8 +72,21 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """One request, its envelope opened.
+
+    Attributes:
+        rows: of it.
+        values: its inputs by name: arrays over the envelope's own bytes, or lists of elements.
+    """
+
+    rows: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Stacked:
-    """A batch as a model takes it.
+    """A batch, or a part of it, as a model takes it.
 
     Attributes:
         inputs: by name.
@@ -82,36 +105,122 @@ class Stacked:
     padded: tuple[int, ...]
 
 
-def stack(
+def opened(
     form: Form,
     payloads: Sequence[bytes],
     rows: Sequence[int],
     failed: Mapping[int, Answer] | None = None,
-) -> Stacked:
-    """Return requests side by side.
+    signature: str = "",
+) -> list[Opened | Answer]:
+    """Return the requests of a batch, or, in the place of one that fails, what it is told.
+
+    Nothing is allocated here for what an envelope only speaks of.
 
     Args:
         form: what the model declares.
         payloads: their envelopes.
         rows: how many each says that it has.
         failed: requests that are left out, by place, and what they are told.
+        signature: of the batch: no request is larger. One that is not made of these inputs, as
+            the empty one, says nothing.
     """
-    taken: list[dict[str, Any]] = []
-    spans: list[tuple[int, int] | None] = []
-    answers: dict[int, Answer] = dict(failed or {})
-    begin = 0
+    of_batch = rooms(signature, tuple([(each.name, each.datatype) for each in form.inputs]))
+    found: list[Opened | Answer] = []
     for place, (payload, count) in enumerate(zip(payloads, rows, strict=True)):
-        if place in answers:
-            spans.append(None)
+        if failed and place in failed:
+            found.append(failed[place])
             continue
         try:
-            taken.append(_open(form, payload, count))
+            found.append(Opened(count, _open(form, payload, count, of_batch or {})))
         except InvalidRequest as error:
-            answers[place] = Answer(b"", INVALID_INPUT, error.message)
+            found.append(Answer(b"", INVALID_INPUT, error.message))
+    return found
+
+
+def together(
+    form: Form, requests: list[Opened | Answer], bytes_max: int = PADDED_BYTES_MAX
+) -> list[list[int]]:
+    """Return which requests run together, by their places, so that padding stays within bounds.
+
+    Mostly all do. Where one is much larger than others, these are not padded to its size, but
+    run for themselves. One that its buckets alone pad beyond the bounds fails.
+
+    Args:
+        form: what the model declares.
+        requests: of the batch; those that fail here are replaced by what they are told.
+        bytes_max: what the padded inputs of those that run together take.
+    """
+    free = [each for each in form.inputs if each.free_axes and each.datatype != tensors.BYTES]
+    places = [place for place, each in enumerate(requests) if isinstance(each, Opened)]
+    if not free or not places:
+        return [places] if places else []
+    sizes = {place: _free_sizes(free, requests[place]) for place in places}
+    rows = {place: cast("Opened", requests[place]).rows for place in places}
+    whole = list(map(max, zip(*sizes.values(), strict=True)))
+    if _padded_bytes(free, whole, sum(rows.values())) <= bytes_max:
+        return [places]
+    alone = {place: _padded_bytes(free, sizes[place], rows[place]) for place in places}
+    for place, size in alone.items():
+        own = cast("Opened", requests[place]).values
+        if size > max(bytes_max, 2 * sum([own[each.name].nbytes for each in free])):
+            said = f"its buckets pad it to {size} bytes, and at most {bytes_max} are run at once"
+            requests[place] = Answer(b"", INVALID_INPUT, said)
+    groups: list[list[int]] = []
+    most: list[int] = []
+    count = 0
+    for place in sorted(places, key=lambda place: -alone[place] // max(1, rows[place])):
+        if isinstance(requests[place], Answer):
+            continue
+        wider = list(map(max, most, sizes[place])) if most else sizes[place]
+        if not groups or _padded_bytes(free, wider, count + rows[place]) > bytes_max:
+            groups.append([])
+            wider, count = sizes[place], 0
+        groups[-1].append(place)
+        most, count = wider, count + rows[place]
+    return [sorted(each) for each in groups]
+
+
+def _free_sizes(free: Sequence[Tensor], request: Opened | Answer) -> list[int]:
+    """Return the sizes of the free dimensions of a request, padded to their buckets."""
+    values = cast("Opened", request).values
+    return [
+        bucket(values[each.name].shape[axis + 1], each.buckets)
+        for each in free
+        for axis in each.free_axes
+    ]
+
+
+def _padded_bytes(free: Sequence[Tensor], sizes: Sequence[int], rows: int) -> int:
+    """Return what inputs with free dimensions take, padded to these sizes."""
+    found = place = 0
+    for each in free:
+        size = rows * tensors.ITEM_BYTES[each.datatype]
+        own = iter(sizes[place : place + len(each.free_axes)])
+        size *= prod([next(own) if dim == FREE else dim for dim in each.dims])
+        place += len(each.free_axes)
+        found += size
+    return found
+
+
+def stack(form: Form, requests: Sequence[Opened | Answer]) -> Stacked:
+    """Return requests side by side.
+
+    Args:
+        form: what the model declares.
+        requests: that run together; one that has failed is in no row.
+    """
+    taken: list[Mapping[str, Any]] = []
+    spans: list[tuple[int, int] | None] = []
+    answers: dict[int, Answer] = {}
+    begin = 0
+    for place, request in enumerate(requests):
+        if isinstance(request, Answer):
+            answers[place] = request
             spans.append(None)
             continue
-        spans.append((begin, count))
-        begin += count
+        taken.append(request.values)
+        spans.append((begin, request.rows))
+        begin += request.rows
     inputs: dict[str, Any] = {}
     lengths: dict[str, list[tuple[int, ...]]] = {}
     padded = [begin]
@@ -134,7 +243,7 @@ def stack(
     return Stacked(inputs, begin, spans, answers, lengths, tuple(padded))
 
 
-def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
+def _open(form: Form, payload: bytes, rows: int, of_batch: Mapping[str, Room]) -> dict[str, Any]:
     """Return the inputs of one request.
 
     Raises:
@@ -160,17 +269,54 @@ def _open(form: Form, payload: bytes, rows: int) -> dict[str, Any]:
             raise InvalidRequest(
                 f"{each.name!r} has the shape {list(tensor.shape)}, and the model wants {said}"
             )
+        room = of_batch.get(each.name)
+        _check_room(each, tensor, shape[1:], room)
         if each.datatype == tensors.BYTES:
-            found[each.name] = _elements(each, tensor, rows)
+            found[each.name] = _elements(each, tensor, rows, room)
         else:
             data = np.frombuffer(tensor.data, DTYPES[each.datatype])
             found[each.name] = data.reshape(shape)
     return found
 
 
-def _elements(declared: Tensor, tensor: tensors.Tensor, rows: int) -> list[Any]:
+def _check_room(
+    declared: Tensor, tensor: tensors.Tensor, dims: Sequence[int], room: Room | None
+) -> None:
+    """Refuse free dimensions that nothing stands for: neither bytes, nor the batch's signature.
+
+    Raises:
+        InvalidRequest: there is one; others would be padded to it.
+    """
+    if not declared.free_axes:
+        return
+    if 0 in dims:  # no byte of it says that the others are true
+        size = prod([max(1, dim) for dim in dims]) * tensors.ITEM_BYTES.get(tensor.datatype, 1)
+        if size > _EMPTY_BYTES_MAX:
+            raise InvalidRequest(
+                f"{declared.name!r} has the shape {list(tensor.shape)}, and no element"
+            )
+    if room is not None and (
+        len(room.dims) != len(dims)
+        or any(dims[axis] > room.dims[axis] for axis in declared.free_axes)
+    ):
+        raise InvalidRequest(
+            f"{declared.name!r} has the shape {list(tensor.shape)}, and the signature of its "
+            f"batch has room for {list(room.dims)} in each row"
+        )
+
+
+def _elements(declared: Tensor, tensor: tensors.Tensor, rows: int, room: Room | None) -> list[Any]:
     """Return, for each row, its one element, or the list of them."""
     flat: list[Any] = list(tensors.elements(tensor))
+    if (
+        room is not None
+        and room.length is not None
+        and max(map(len, flat), default=0) > room.length
+    ):
+        raise InvalidRequest(
+            f"{declared.name!r} has an element of {max(map(len, flat))} bytes, and the signature "
+            f"of its batch has room for {room.length}"
+        )
     if declared.text:
         try:
             flat = [each.decode() for each in flat]

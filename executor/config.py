@@ -10,6 +10,7 @@
     device = "cpu"                       "cuda", "cuda:1"; else cuda, if it is there
     threads = 2                          of each instance; else its part of the CPUs
     memory_bytes_max = 8_589_934_592     of each instance; else what there is
+    padded_bytes_max = 268_435_456       inputs of what runs together, padded; more is split
     options = { mark = "!" }             the model's own
 
 What lives here: reading that. What must never live here: a default that the machine
@@ -43,9 +44,11 @@ _KEYS = (
     "device",
     "threads",
     "memory_bytes_max",
+    "padded_bytes_max",
     "options",
 )
 _MEMORY_BYTES_MAX = 1 << 50
+_PADDED_BYTES_MAX = 256 << 20
 _REPORT_BYTES_MAX = 24 << 20  # `record_bytes_max` of a leader, unless the file says otherwise
 _REPORT_BYTES = 1 << 16  # of a report that holds one result: all but the result
 _TIMEOUT_US = Model("", "").execution_timeout_microseconds
@@ -195,6 +198,7 @@ def _model(name: str, of_model: Table, own: Table) -> ModelConfig:
         own.text("device") if "device" in own.values else "",
         own.table("options").values,
         memory_bytes_max=_between(own, "memory_bytes_max", 0, 0, _MEMORY_BYTES_MAX),
+        padded_bytes_max=_between(own, "padded_bytes_max", _PADDED_BYTES_MAX, 1, _MEMORY_BYTES_MAX),
     )
     timeout_us = of_model.whole("execution_timeout_microseconds", _TIMEOUT_US)
     return ModelConfig(load, instances, prefetch, timeout_us / 1e6)

@@ -39,8 +39,8 @@ class Events(Protocol):
         """Take in that it is dead, or did not come up."""
         ...
 
-    def said(self, number: int, frame: Frame) -> None:
-        """Take in what it says."""
+    def said(self, number: int, frame: Frame) -> bool:
+        """Take in what it says; return whether that answers something that it was given."""
         ...
 
     def failed(self, task: asyncio.Task[None]) -> None:
@@ -158,9 +158,11 @@ class Crew:
             if not first.done():
                 first.set_result(None)
             while (frame := await child.receive()) is not None:
+                if not self._events.said(number, frame):
+                    self.kill(number, f"it said {type(frame).__name__} of what it was not given")
+                    break
                 if isinstance(frame, Ran):
                     pauses.reset()
-                self._events.said(number, frame)
                 del frame  # else its results would be held until there is another
             how = await child.dead()
             why = self._killed.get(number)

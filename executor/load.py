@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from executor.core.holdings import BUSY
-from executor.core.machine import At, Machine
+from executor.core.instances import At
+from executor.core.machine import Machine
 from executor.core.values import DeviceMemory, ModelId, Stage
 from executor.usage import Usage
 from raftbatch.settings import LOAD_ITEMS_MAX

@@ -45,13 +45,18 @@ def load_class(files: Files, load: Load) -> type[Any]:
         raise CannotLoad(f"{load.name}: {where} does not import: {error}") from error
     except BaseException as error:
         raise CannotLoad(f"{load.name}: {where} does not import: {said(error)}") from error
-    classes = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, type) and value.__module__ == module.__name__
-    }
-    if not load.class_name:
+    try:
+        classes = {
+            name: value
+            for name, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        }
         models = [name for name, value in classes.items() if hasattr(value, "predict")]
+    except BaseException as error:
+        raise CannotLoad(
+            f"{load.name}: a class of {where} does not let itself be looked at: {said(error)}"
+        ) from error
+    if not load.class_name:
         if len(models) != 1:
             if not models:
                 raise CannotLoad(f"{load.name}: {where} has no class with `predict`")
@@ -63,6 +68,18 @@ def load_class(files: Files, load: Load) -> type[Any]:
         there = f"only {', '.join(classes)}" if classes else "and no other"
         raise CannotLoad(f"{load.name}: {where} has no class {load.class_name!r}, {there}")
     return found
+
+
+def attribute(load: Load, found: type[Any], key: str, default: object) -> Any:
+    """Return what a model's class says of itself; the default where it says nothing.
+
+    Raises:
+        CannotLoad: asking it raises.
+    """
+    try:
+        return getattr(found, key, default)
+    except BaseException as error:
+        raise CannotLoad(f"{load.name}: asking for its {key} failed: {said(error)}") from error
 
 
 def said(error: BaseException) -> str:

@@ -25,13 +25,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Protocol
 
 from raftbatch.errors import InvalidRequest
-from raftbatch.tensors import BYTES, ITEM_BYTES
+from raftbatch.tensors import BYTES, ITEM_BYTES, NAME_LENGTH_MAX, RANK_MAX
 
 FREE = -1
 """A dimension that each request has its own of."""
+
+ROW_BYTES_MAX = 1 << 30
+"""Of one input or output, by its dims alone: no request and no result carries more."""
+
+BUCKET_MAX = 1 << 30
 
 NUMPY, TORCH = "numpy", "torch"
 """Backends: what `batch.inputs` holds."""
@@ -71,19 +77,40 @@ class Tensor:
         Raises:
             InvalidRequest: the message names the tensor.
         """
-        object.__setattr__(self, "dims", tuple(self.dims))
-        object.__setattr__(self, "buckets", tuple(self.buckets))
-        if self.datatype != BYTES and self.datatype not in ITEM_BYTES:
+        name = self.name
+        if type(name) is not str or not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+            raise InvalidRequest(
+                f"a name is {ascii(name)[:80]}: it is text of 1 to {NAME_LENGTH_MAX} characters"
+            )
+        if type(self.datatype) is not str or self.datatype not in (*ITEM_BYTES, BYTES):
             known = ", ".join((*ITEM_BYTES, BYTES))
             raise InvalidRequest(
-                f"{self.name}: datatype {self.datatype!r} is unknown: it is one of {known}"
+                f"{name}: datatype {self.datatype!r} is unknown: it is one of {known}"
             )
-        if any(type(dim) is not int or (dim < 1 and dim != FREE) for dim in self.dims):
-            raise InvalidRequest(f"{self.name}: dims {list(self.dims)} are not positive, or -1")
-        if any(type(size) is not int or size < 1 for size in self.buckets) or list(
-            self.buckets
-        ) != sorted(set(self.buckets)):
-            raise InvalidRequest(f"{self.name}: buckets {list(self.buckets)} do not rise")
+        for key in ("dims", "buckets"):
+            values = getattr(self, key)
+            if not isinstance(values, list | tuple) or any(
+                type(each) is not int for each in values
+            ):
+                raise InvalidRequest(f"{name}: {key} are no list of whole numbers")
+            object.__setattr__(self, key, tuple(values))
+        if any(dim < 1 and dim != FREE for dim in self.dims):
+            raise InvalidRequest(f"{name}: dims {list(self.dims)} are not positive, or -1")
+        row_bytes = prod([abs(dim) for dim in self.dims]) * ITEM_BYTES.get(self.datatype, 4)
+        if len(self.dims) >= RANK_MAX or row_bytes > ROW_BYTES_MAX:
+            raise InvalidRequest(
+                f"{name}: dims {list(self.dims)} make {row_bytes} bytes for each row: at most "
+                f"{ROW_BYTES_MAX}, of {RANK_MAX - 1} dims"
+            )
+        if any(size < 1 for size in self.buckets) or list(self.buckets) != sorted(
+            set(self.buckets)
+        ):
+            raise InvalidRequest(f"{name}: buckets {list(self.buckets)} do not rise")
+        if self.buckets and self.buckets[-1] > BUCKET_MAX:
+            raise InvalidRequest(f"{name}: buckets {list(self.buckets)} are beyond {BUCKET_MAX}")
+        others: tuple[object, ...] = (self.like, self.text, self.finite)
+        if tuple(map(type, others)) != (str, bool, bool):
+            raise InvalidRequest(f"{name}: like is a name, and text and finite are True or False")
 
     @property
     def free_axes(self) -> tuple[int, ...]:
@@ -168,15 +195,20 @@ def tensors_of(declared: Sequence[Tensor | Mapping[str, Any]]) -> tuple[Tensor, 
     Raises:
         InvalidRequest: something is wrong with one; the message names it.
     """
+    if not isinstance(declared, list | tuple):
+        raise InvalidRequest(f"a {type(declared).__name__} is no list of tensors")
     found = []
     for each in declared:
         if isinstance(each, Tensor):
             found.append(each)
             continue
+        if not isinstance(each, Mapping):
+            raise InvalidRequest(f"a {type(each).__name__} in the list is no tensor")
         try:
             found.append(Tensor(**each))
         except TypeError as error:
-            raise InvalidRequest(f"{dict(each)}: {str(error).partition(') ')[2]}") from None
+            said = str(error).partition(") ")[2] or str(error)
+            raise InvalidRequest(f"{dict(each)}: {said}") from None
     names = [each.name for each in found]
     if len(set(names)) != len(names):
         raise InvalidRequest(f"two tensors have one name: {', '.join(names)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +20,7 @@ from executor.core.reports import RESULT_TOO_LARGE
 from executor.core.values import Answer, Failure, Outcome
 from executor.failures import OUT_OF_MEMORY, failure_of, let_go
 from executor.frames import Batch, Load
-from executor.loading import CannotLoad, content_hash, load_class, said
+from executor.loading import CannotLoad, attribute, content_hash, load_class, said
 from executor.model import NUMPY, Context, tensors_of
 from executor.model import Batch as ModelBatch
 from raftbatch.errors import InvalidRequest
@@ -32,6 +33,15 @@ INVALID_PARAMETERS = "invalid_parameters"
 
 _FINGERPRINT_BYTES = 16
 _RESULTS_BYTES_MAX = 1 << 30  # of a batch; the executor's process holds them all at once
+
+
+@dataclass(slots=True)
+class _Took:
+    """How long it took to make a batch, to run it, and to take it apart."""
+
+    input_ns: int
+    infer_ns: int = 0
+    output_ns: int = 0
 
 
 class Runtime:
@@ -55,9 +65,9 @@ class Runtime:
         self._clock = clock
         self._load = load
         found = load_class(files, load)
-        self.backend: Backend = backend_of(load, getattr(found, "backend", NUMPY))
+        self.backend: Backend = backend_of(load, attribute(load, found, "backend", NUMPY))
         self.form = _form(load, found)
-        self.class_name = found.__name__
+        self.class_name = str(attribute(load, found, "__name__", ""))
         folder = str(PurePosixPath(load.file).parent) if load.file else ""
         context = Context(
             load.name,
@@ -83,11 +93,10 @@ class Runtime:
 
     def warm_up(self) -> Failure | None:
         """Run the model's warm-up, if it has one; return how it failed."""
-        warm_up = getattr(self._model, "warmup", None)
-        if warm_up is None:
-            return None
         try:
-            self.backend.call(warm_up)
+            warm_up = getattr(self._model, "warmup", None)
+            if warm_up is not None:
+                self.backend.call(warm_up)
         except BaseException as error:  # noqa: BLE001 - a model may raise anything
             return self._failure(error)
         return None
@@ -104,7 +113,46 @@ class Runtime:
     def _ran(self, batch: Batch) -> Outcome | Failure:
         begun_ns = self._clock.monotonic_ns()
         parameters, invalid = _parameters(batch.parameters)
-        stacked = collate.stack(self.form, batch.payloads, batch.rows, invalid)
+        requests = collate.opened(self.form, batch.payloads, batch.rows, invalid, batch.signature)
+        groups = collate.together(self.form, requests, self._load.padded_bytes_max)
+        took = _Took(self._clock.monotonic_ns() - begun_ns)
+        answers = {n: each for n, each in enumerate(requests) if isinstance(each, Answer)}
+        padded: tuple[int, ...] = (0,)
+        for places in groups:
+            part = [requests[place] for place in places]
+            found, shape = self._part(part, [parameters[place] for place in places], took)
+            answers.update(zip(places, found, strict=True))
+            padded = tuple(map(max, padded, shape)) if len(padded) == len(shape) else shape
+        size = sum([len(each.result) for each in answers.values()])
+        if size > _RESULTS_BYTES_MAX and len(answers) > 1:
+            # The halves may be small enough.
+            said = f"the results of the batch have {size} bytes, more than {_RESULTS_BYTES_MAX}"
+            return Failure(RESULT_TOO_LARGE, said)
+        return Outcome(
+            tuple([answers[place] for place in range(len(requests))]),
+            took.input_ns,
+            took.infer_ns,
+            took.output_ns,
+            padded,
+            self._fingerprint[:_FINGERPRINT_BYTES],
+            self.backend.memory(),
+        )
+
+    def _part(
+        self,
+        requests: Sequence[collate.Opened | Answer],
+        parameters: Sequence[Mapping[str, Any]],
+        took: _Took,
+    ) -> tuple[list[Answer], tuple[int, ...]]:
+        """Run requests side by side; return what each gets, and the shape that ran.
+
+        Args:
+            requests: none of which has failed.
+            parameters: of each.
+            took: is added to.
+        """
+        begun_ns = self._clock.monotonic_ns()
+        stacked = collate.stack(self.form, requests)
         inputs = self.backend.inputs(self.form.inputs, stacked.inputs)
         of_rows = [
             each
@@ -113,27 +161,13 @@ class Runtime:
         ]
         given = ModelBatch(inputs, stacked.rows, of_rows, stacked.lengths)
         stacked_ns = self._clock.monotonic_ns()
-        ran_ns = stacked_ns
-        if stacked.rows:
-            found = self._predicted(given)
-            ran_ns = self._clock.monotonic_ns()
-            answers = outputs.split(self.form, stacked, found, self._load.result_bytes_max)
-        else:
-            answers = [stacked.answers[place] for place in range(len(batch.payloads))]
-        size = sum([len(each.result) for each in answers])
-        if size > _RESULTS_BYTES_MAX and len(answers) > 1:
-            # The halves may be small enough.
-            said = f"the results of the batch have {size} bytes, more than {_RESULTS_BYTES_MAX}"
-            return Failure(RESULT_TOO_LARGE, said)
-        return Outcome(
-            tuple(answers),
-            stacked_ns - begun_ns,
-            ran_ns - stacked_ns,
-            self._clock.monotonic_ns() - ran_ns,
-            stacked.padded,
-            self._fingerprint[:_FINGERPRINT_BYTES],
-            self.backend.memory(),
-        )
+        found = self._predicted(given)
+        ran_ns = self._clock.monotonic_ns()
+        answers = outputs.split(self.form, stacked, found, self._load.result_bytes_max)
+        took.input_ns += stacked_ns - begun_ns
+        took.infer_ns += ran_ns - stacked_ns
+        took.output_ns += self._clock.monotonic_ns() - ran_ns
+        return answers, stacked.padded
 
     def _predicted(self, given: ModelBatch) -> Mapping[str, Any]:
         found = self.backend.call(self._model.predict, given)
@@ -155,7 +189,7 @@ def _form(load: Load, found: type[Any]) -> collate.Form:
     columns = []
     for key, configured in (("inputs", load.inputs), ("outputs", load.outputs)):
         try:
-            of_class = tensors_of(getattr(found, key, ()) or ())
+            of_class = tensors_of(attribute(load, found, key, ()))
             of_file = tensors_of(configured)
         except InvalidRequest as error:
             raise CannotLoad(f"{load.name}: {key}: {error.message}") from None

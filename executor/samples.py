@@ -45,6 +45,16 @@ def sizes(form: Form) -> tuple[int, ...]:
     return tuple(rising)
 
 
+def row_bytes(form: Form, size: int) -> int:
+    """Return what one row takes, of a sample of this size. Total."""
+    found = 0
+    for each in form.inputs:
+        own = min(size, each.buckets[-1]) if each.buckets else size
+        item = tensors.ITEM_BYTES.get(each.datatype, 4 + max(own, _TEXT_BYTES))
+        found += prod([max(own, 1) if dim == FREE else dim for dim in each.dims]) * item
+    return found
+
+
 def payload(form: Form, rows: int, size: int = 0) -> bytes:
     """Return the envelope of a request.
 

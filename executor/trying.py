@@ -25,7 +25,7 @@ from executor.children import ended
 from executor.collate import Form
 from executor.frames import LENGTH, Load, decode, encode
 from executor.model import Tensor
-from executor.worker import claim_pipes, die_with, go_first
+from executor.worker import claim_pipes, die_with, go_first, write
 from raftbatch.realworld import RealClock, RealFiles
 
 
@@ -80,7 +80,7 @@ def _with_end(found: Checked, how: str) -> Checked:
 
 
 def _packed(found: Checked, *, is_last: bool) -> bytes:
-    body = cast("bytes", msgpack.packb((is_last, *astuple(found))))
+    body = cast("bytes", msgpack.packb((is_last, *astuple(found)), unicode_errors="replace"))
     return LENGTH.pack(len(body)) + body
 
 
@@ -119,12 +119,10 @@ def main(parent: int, rows_max: int) -> None:
     go_first(load.memory_bytes_max)
     found: Checked | None = None
     for found in steps(RealFiles(), RealClock(), load, rows_max):
-        answers.write(_packed(found, is_last=False))
-        answers.flush()
+        write(answers, _packed(found, is_last=False))
     assert found is not None
     sys.stderr.flush()
-    answers.write(_packed(found, is_last=True))
-    answers.flush()
+    write(answers, _packed(found, is_last=True))
     os._exit(0)  # threads that the model left need not be waited for
 
 

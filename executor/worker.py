@@ -13,6 +13,7 @@ Called by: `executor.children`; `executor.trying`, for how a process of a model 
 from __future__ import annotations
 
 import ctypes
+import errno
 import faulthandler
 import logging
 import os
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from executor.core.values import Failure, Outcome
 from executor.frames import (
     LENGTH,
+    PIPE_CLOSED,
     Batch,
     Broken,
     Failed,
@@ -157,7 +159,7 @@ def _let_go(*pipes: BinaryIO) -> None:
 
 def _read(commands: BinaryIO, frames: SimpleQueue[Frame]) -> None:
     """Take in what the parent says, on a thread; its end is ours."""
-    status = 1  # what the model leaves no memory for, or whose pipe it closes, ends it too
+    status = 1  # what the model leaves no memory for ends it too
     try:
         while True:
             head = commands.read(LENGTH.size)
@@ -170,8 +172,21 @@ def _read(commands: BinaryIO, frames: SimpleQueue[Frame]) -> None:
             frames.put(decode(body))
             del body
         status = 0
+    except OSError as error:
+        status = PIPE_CLOSED if error.errno == errno.EBADF else 1
     finally:
         os._exit(status)
+
+
+def write(answers: BinaryIO, data: bytes) -> None:
+    """Say something to the parent; a process that cannot, by its model's doing, ends so."""
+    try:
+        answers.write(data)
+        answers.flush()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        os._exit(PIPE_CLOSED)
 
 
 def _write(answers: BinaryIO, frame: Frame) -> None:
@@ -182,8 +197,7 @@ def _write(answers: BinaryIO, frame: Frame) -> None:
             raise
         failed = Failed(frame.run, "out_of_memory", "no memory is left for its results", True)
         data = encode(failed)
-    answers.write(data)
-    answers.flush()
+    write(answers, data)
 
 
 if __name__ == "__main__":

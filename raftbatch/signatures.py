@@ -21,8 +21,11 @@ the executor, which pads to the same buckets. Coordinators never look into eithe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from raftbatch.errors import InvalidRequest
 from raftbatch.tensors import BYTES, ITEM_BYTES, NAME_LENGTH_MAX, Tensor, elements
@@ -32,6 +35,21 @@ FREE = -1
 
 SIGNATURE_LENGTH_MAX = 4096
 """What a batch key has room for."""
+
+
+_SHAPE = re.compile(r"\[((?:[0-9]{1,19}(?:,[0-9]{1,19})*)?)\](?:/([0-9]{1,19}))?(?:;|\Z)")
+
+
+class Room(NamedTuple):
+    """What a signature has room for, of one input.
+
+    Attributes:
+        dims: at most, without the batch axis.
+        length: of an element of BYTES, at most; None: it says nothing of that.
+    """
+
+    dims: tuple[int, ...]
+    length: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +210,30 @@ def part(tensor: Tensor, spec: Spec | None, *, is_batched: bool) -> str:
         longest = max(map(len, elements(tensor)), default=0)
         text += f"/{bucket(longest, spec.buckets)}"
     return text
+
+
+@lru_cache(256)
+def rooms(found: str, inputs: tuple[tuple[str, str], ...]) -> Mapping[str, Room] | None:
+    """Return what a signature has room for, by input. Total. Deterministic.
+
+    Whoever made it rounded up, and perhaps by other buckets than whoever reads it knows: so
+    an honest request is as large as that, or smaller.
+
+    Args:
+        found: the signature.
+        inputs: name and datatype of each input.
+
+    Returns:
+        None: it is no signature of these inputs, and says nothing of their shapes.
+    """
+    of_inputs: dict[str, Room] = {}
+    place = 0
+    for name, datatype in sorted(inputs):
+        head = f"{name}:{datatype}"
+        shape = _SHAPE.match(found, place + len(head)) if found.startswith(head, place) else None
+        if shape is None:
+            return None
+        dims = tuple(map(int, shape[1].split(","))) if shape[1] else ()
+        of_inputs[name] = Room(dims, int(shape[2]) if shape[2] else None)
+        place = shape.end()
+    return of_inputs if place == len(found) else None

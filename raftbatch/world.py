@@ -1,10 +1,9 @@
 """The ports: the only ways in which the product touches the world.
 
-Clock, entropy, files, network and worker threads are reached through the
-Protocols of this module and through nothing else, so that one harness can run
-the same product over two worlds: the real one (`raftbatch.realworld`) and a
-simulated one in which a seed decides every fault. What lives here: Protocols
-and the plain values they exchange. What must never live here: an
+Clock, entropy, files, network and worker threads are reached through the Protocols of this
+module and through nothing else, so that one harness can run the same product over two worlds:
+the real one (`raftbatch.realworld`) and a simulated one in which a seed decides every fault.
+What lives here: Protocols and the plain values they exchange. What must never live here: an
 implementation, or an import of one. Called by: everything that does I/O.
 
 Timers are not a port: they belong to the asyncio loop, which the simulation
@@ -21,7 +20,7 @@ from concurrent.futures import Future
 from typing import Literal, Protocol, TypeVar
 
 T = TypeVar("T")
-
+Behind = Callable[[], None] | None
 Buffer = bytes | bytearray | memoryview
 """What may be written: any contiguous run of bytes, never copied on the way."""
 
@@ -181,22 +180,23 @@ class Files(Protocol):
 class Worker(Protocol):
     """One thread that runs jobs off the loop, one at a time, in the order they came."""
 
-    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+    def submit(
+        self, job: Callable[[], T], done: Callable[[Future[T]], None], behind: Behind = None
+    ) -> None:
         """Run `job` on the thread, then `done` with its finished future on the loop.
 
-        `done` calls come in job order and never inside `submit`. A job that
-        raises finishes its future with that exception. After `close` neither
-        is called.
+        `done` calls come in job order and never inside `submit`. A job that raises finishes its
+        future with that exception; else the thread runs `behind`, which must not raise, when
+        `done` is on its way: nobody waits for that. After `close` none is called.
         """
         ...
 
     def close(self) -> bool:
         """Drop jobs that have not begun; return whether the running one has ended.
 
-        Waits for that, but not for ever: a sync can hang for as long as the disk
-        does. Where it returns False, after some seconds, the thread is left to
-        itself, and does not keep the process from ending. Until then it may go
-        on: what it has open must stay open, and what it has locked, locked.
+        Waits for that, but not for ever: a sync can hang for as long as the disk does. Where it
+        returns False, after some seconds, the thread is left to itself, and does not keep the
+        process from ending. Until then what it has open or locked must stay so.
         """
         ...
 
@@ -353,8 +353,8 @@ class Process(Protocol):
     def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
         """Call `told` on the loop with the name of the first signal that asks to stop.
 
-        From then on the process has so long to end by itself, as by `end_within`; a
-        second signal ends it at once. Both hold whatever hangs, the loop included.
+        From then on it has so long to end by itself, as by `end_within`; a second signal ends it
+        at once. Both hold whatever hangs, the loop included.
         """
         ...
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,9 +30,10 @@ from coordinator.raft.segments.recovery import create
 from raftbatch.errors import Fatal
 from raftbatch.ids import ClusterId, Identity, NodeId
 from raftbatch.realworld import RealClock, RealEntropy, RealFiles, RealNetwork, RealWorkers
-from raftbatch.world import Worker
+from raftbatch.world import Behind, Worker
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Arrival(StrEnum):
@@ -68,15 +70,17 @@ class _TimedWorker:
         self._worker = worker
         self._clocks = clocks
 
-    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+    def submit(
+        self, job: Callable[[], T], done: Callable[[Future[T]], None], behind: Behind = None
+    ) -> None:
         """Submit both, each between two readings."""
         clocks = self._clocks
 
-        def timed_job() -> T:
+        def timed(run: Callable[[], U]) -> U:
             start, start_cpu = time.perf_counter(), time.thread_time()
             clocks.begun.set()
             try:
-                return job()
+                return run()
             finally:
                 clocks.job_s += time.perf_counter() - start
                 clocks.job_cpu_s += time.thread_time() - start_cpu
@@ -86,7 +90,8 @@ class _TimedWorker:
             done(future)
             clocks.loop_s += time.perf_counter() - start
 
-        self._worker.submit(timed_job, timed_done)
+        timed_behind = None if behind is None else partial(timed, behind)
+        self._worker.submit(partial(timed, job), timed_done, timed_behind)
 
     def close(self) -> bool:
         """Close the worker within."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from chaos.worlds.disk import SimDisk
 from chaos.worlds.hooks import Crash
-from raftbatch.world import Network
+from raftbatch.world import Behind, Network
 
 T = TypeVar("T")
 
@@ -79,7 +79,9 @@ class StepWorker:
         self._waiting: deque[Callable[[], None]] = deque()
         self._finished: deque[Callable[[], None]] = deque()
 
-    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+    def submit(
+        self, job: Callable[[], T], done: Callable[[Future[T]], None], behind: Behind = None
+    ) -> None:
         """Queue a job; after `close` it is dropped."""
 
         def run() -> None:
@@ -90,6 +92,9 @@ class StepWorker:
                 raise
             except BaseException as error:  # noqa: BLE001 - as a thread pool does: the future has it
                 future.set_exception(error)
+            else:
+                if behind is not None:
+                    behind()
             self._finished.append(lambda: done(future))
 
         if not self._closed:

@@ -22,6 +22,7 @@ from typing import TypeVar
 from chaos.worlds.hooks import Crash
 from chaos.worlds.loop import VirtualLoop
 from chaos.worlds.process import NS, Process
+from raftbatch.world import Behind
 
 T = TypeVar("T")
 
@@ -68,7 +69,9 @@ class SimWorker:
         self._waiting: deque[_Job] = deque()
         self._running: _Job | None = None
 
-    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+    def submit(
+        self, job: Callable[[], T], done: Callable[[Future[T]], None], behind: Behind = None
+    ) -> None:
         """Queue a job; after `close`, or in a dead process, it is dropped."""
         if self._closed or not self._process.alive:
             return
@@ -81,6 +84,9 @@ class SimWorker:
                 raise
             except BaseException as error:  # noqa: BLE001 - as a thread pool does: the future has it
                 future.set_exception(error)
+            else:
+                if behind is not None:
+                    behind()
 
         self._waiting.append(_Job(run, lambda: done(future)))
         self._begin()

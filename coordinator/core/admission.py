@@ -26,6 +26,9 @@ NUMBERS_SKIPPED_MAX = 1 << 32
 _request = partial(tuple.__new__, Request)
 """As the class itself, without the checks of a call by names: there are many."""
 
+FORGET_LATE_MS = 1000
+"""By so much later than it might an outcome, or an id, goes where nothing else is written."""
+
 _RETRY_MS_MIN = 10
 _RETRY_MS_MAX = 60_000
 _RETRY_MS_UNKNOWN = 1000
@@ -55,6 +58,24 @@ def retry_after_ms(state: State) -> int:
         return _RETRY_MS_UNKNOWN
     gone = state.all_use.requests * _ROOM_PERMILLE // 1000 + 1
     return max(_RETRY_MS_MIN, min(_RETRY_MS_MAX, gone * 1000 // state.drained_per_s))
+
+
+def has_ids(state: State, count: int) -> bool:
+    """Return whether so many ids more may be known."""
+    return len(state.dedupe) + count <= state.policy.dedupe_entries_max
+
+
+def ids_after_ms(state: State, now_ms: int) -> int:
+    """Return when an id goes next, which is all that makes room where as many are known as may.
+
+    Args:
+        state: the applied one.
+        now_ms: log time by the leader's clock.
+    """
+    oldest = state.ended.get(state.oldest_ended)
+    ended_ms = now_ms if oldest is None else oldest.at_ms
+    due_ms = ended_ms + state.policy.dedupe_retention_ms + FORGET_LATE_MS
+    return max(_RETRY_MS_MIN, due_ms - now_ms)
 
 
 class _Taking:
@@ -288,10 +309,7 @@ def has_room(state: State, count: int) -> bool:
     """Return whether ids and outcomes leave room for so many requests more."""
     policy = state.policy
     reserved = (state.all_use.requests + count) * policy.outcome_reserve_bytes
-    return (
-        len(state.dedupe) + count <= policy.dedupe_entries_max
-        and state.outcome_bytes + reserved <= policy.outcome_bytes_max
-    )
+    return has_ids(state, count) and state.outcome_bytes + reserved <= policy.outcome_bytes_max
 
 
 def has_share(state: State, tenant: str, own: Usage, count: int) -> bool:

@@ -36,6 +36,7 @@ Uses = Mapping[object, Usage]
 """What is about to wait: in all (None), by model version, by tenant. None is there, or nothing."""
 
 _NOTHING: Uses = {}
+_NOBODY: Mapping[tuple[str, ModelId], int] = {}
 
 
 class Outlook:
@@ -43,6 +44,8 @@ class Outlook:
 
     Args:
         state: of this replica; `build` has to run to its end before anything else.
+        barred: executors that get nothing of a model version, as keys; see `unbegun`. Whoever
+            changes it refreshes the executor.
 
     Attributes:
         state: the applied one.
@@ -64,8 +67,9 @@ class Outlook:
             decided until all that is in flight has been applied and this is built anew.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, barred: Mapping[tuple[str, ModelId], int] = _NOBODY) -> None:
         self.state = state
+        self._barred = barred
         self.flying = InFlight(state)
         self.at_ms = self.now_ms = state.now_ms
         self.next_request = state.next_request
@@ -118,7 +122,7 @@ class Outlook:
         if view is None:
             view = self.models[model_id] = ModelView(model_id)
             for executor in self.executors.values():
-                if executor.is_able and model_id in executor.models:
+                if self._may_get(executor, model_id) and model_id in executor.models:
                     view.able.put(executor)
         return view
 
@@ -161,6 +165,10 @@ class Outlook:
         if not (own.fits(*of_tenant) and has_share(state, tenant, own, of_tenant[0])):
             return e.Verdict.QUOTA_EXCEEDED, retry_after_ms(state)
         return e.Verdict.OK, 0
+
+    def coming(self, more: Uses) -> int:
+        """Return how many requests are about to wait: in flight, and in `more`."""
+        return _with(0, 0, 0, (self.flying.uses, more), None)[0]
 
     def joins(self, tenant: str, request_id: str) -> Flight | None:
         """Return the entry in flight whose fate a second Admit of this id shares."""
@@ -324,12 +332,15 @@ class Outlook:
             model = self.models.get(model_id)
             if model is None:
                 continue
-            if view.is_able:
+            if self._may_get(view, model_id):
                 model.able.put(view)
                 if view.free > before:
                     self.dirty[model_id] = None
             else:
                 model.able.remove(name)
+
+    def _may_get(self, view: ExecutorView, model_id: ModelId) -> bool:
+        return view.is_able and (view.executor, model_id) not in self._barred
 
     def _refresh_model(self, model_id: ModelId) -> None:
         use = self.state.model_use.get(model_id)

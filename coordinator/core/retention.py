@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from coordinator.core.admission import FORGET_LATE_MS
 from coordinator.core.effects import Effect, Verdict, Verdicts
 from coordinator.core.ending import end_each, end_early
 from coordinator.core.state import State
@@ -25,7 +26,6 @@ LOG_TIME_MS_MAX = 1 << 61
 """Far enough away that every deadline still fits into a record."""
 
 _RATE_INTERVAL_MS = 1000
-_FORGET_LATE_MS = 1000
 
 
 def advance_time(state: State, at_ms: int) -> None:
@@ -98,10 +98,10 @@ def next_due_ms(state: State) -> int | None:
     found = [] if (deadline_ms := state.timers.next_ms()) is None else [deadline_ms]
     if state.oldest_kept < state.next_ended:
         at_ms = state.ended[state.oldest_kept].at_ms
-        found.append(at_ms + policy.outcome_retention_ms + _FORGET_LATE_MS)
+        found.append(at_ms + policy.outcome_retention_ms + FORGET_LATE_MS)
     if state.oldest_ended < state.oldest_kept:
         at_ms = state.ended[state.oldest_ended].at_ms
-        found.append(at_ms + policy.dedupe_retention_ms + _FORGET_LATE_MS)
+        found.append(at_ms + policy.dedupe_retention_ms + FORGET_LATE_MS)
     return min(found, default=None)
 
 

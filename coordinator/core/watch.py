@@ -4,8 +4,9 @@ Heartbeats tell what an executor holds and runs. None of that is in the state:
 only its consequences are (Lapse, Free, Leave), so a new leader begins with
 nothing here, and learns it with the first heartbeat of each. What lives here:
 running times, and what a heartbeat contradicts. What must never live here: when
-an executor counts as lost (the shell's clock says). Called by: the leader's
-shell. Total. Deterministic; times are log time, counted on by the leader.
+an executor counts as lost (the shell's clock says), or has begun nothing for too
+long (`unbegun`). Called by: the leader's shell. Total. Deterministic; times are log
+time, counted on by the leader.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from coordinator.core.outlook import Outlook
+from coordinator.core.unbegun import Unbegun
 from coordinator.core.values import Executor
 from raftbatch import records as r
 from raftbatch.kinds import TOO_LONG, LapseReason, Ran
+
+NOT_BEGUN = "not_begun"
+"""Said of a batch that was taken back because its executor began none."""
 
 
 class Holding(NamedTuple):
@@ -39,10 +44,12 @@ class Watch:
 
     Args:
         outlook: the leader's, of this term.
+        unbegun: who has begun nothing for long; it outlives an outlook.
     """
 
-    def __init__(self, outlook: Outlook) -> None:
+    def __init__(self, outlook: Outlook, unbegun: Unbegun | None = None) -> None:
         self._outlook = outlook
+        self._unbegun = unbegun or Unbegun()
         self._running: dict[tuple[int, int], int] = {}
         self._timeouts: list[tuple[int, int, int]] = []
 
@@ -83,6 +90,11 @@ class Watch:
             batches = tuple([held.batch for held in stopped])
             fences = tuple([held.fence for held in stopped])
             found.append(r.Free(executor, incarnation, batches, fences))
+        running = {(each.batch, each.fence) for each in holdings if each.is_running}
+        done = {each.batch for each in found if isinstance(each, r.Lapse)}
+        for number, said in self._unbegun.heard(self._outlook, live, running, at_ms):
+            if number not in self._outlook.flying.busy and number not in done:
+                found.append(self._not_begun(number, said))
         return found
 
     def overdue(self, at_ms: int) -> list[r.Record]:
@@ -140,3 +152,9 @@ class Watch:
         code = reason.name.lower()
         said = TOO_LONG if reason is LapseReason.TIMED_OUT else ""
         return r.Lapse(number, batch.assigned, batch.fence, reason, ran, stopped, code, said)
+
+    def _not_begun(self, number: int, said: str) -> r.Lapse:
+        """Return that a batch is taken back: no failure of its own, and it may run by now."""
+        batch = self._outlook.state.batches[number]
+        of = number, batch.assigned, batch.fence
+        return r.Lapse(*of, LapseReason.TIMED_OUT, Ran.UNKNOWN, False, NOT_BEGUN, said)

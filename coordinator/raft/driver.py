@@ -84,6 +84,7 @@ class Driver:
     Attributes:
         failure: why the log has ended; None while it lives.
         config: as given.
+        now_ns: reads the monotonic time.
         data, journal, snapshotting: what is on disk.
         core: decides.
         applying: feeds the replica.
@@ -100,6 +101,7 @@ class Driver:
 
     on_digests: Callable[[NodeId, Digests], None] | None = None
     on_came: Callable[[NodeId], None] | None = None
+    _place = 0  # this node's, by id, among those whom the peers were told of
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class Driver:
         self.barriers: list[tuple[int, asyncio.Future[int]]] = []
         self.watchers = Watchers()
         self.syncing: list[tuple[int, asyncio.Future[None]]] = []
-        self._world = world
+        self.now_ns, self._world = world.clock.monotonic_ns, world
         self._loop = asyncio.get_running_loop()
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
@@ -163,10 +165,6 @@ class Driver:
         self._pump()
 
     # What the log does with it.
-
-    def now_ns(self) -> int:
-        """The monotonic time."""
-        return self._world.clock.monotonic_ns()
 
     def check_lives(self) -> None:
         """Raise why it has ended, if it has."""
@@ -282,6 +280,8 @@ class Driver:
         membership = standing.membership
         if self._told is not membership:
             self._told = membership
+            own = self.core.standing.self_id
+            self._place = sum(member.node_id < own for member in membership.members)
             self.peers.update(membership)
         unwelcome, standing.unwelcome = standing.unwelcome, []
         for peer in unwelcome:
@@ -389,9 +389,8 @@ class Driver:
         self.pump_soon()
 
     def _capture_bytes_min(self) -> int:
-        standing, members = self.core.standing, self._told.members
-        place = sum(member.node_id < standing.self_id for member in members)
-        place = len(members) if standing.role is Role.LEADER else place
+        is_leader = self.core.standing.role is Role.LEADER
+        place = len(self._told.members) if is_leader else self._place
         return self.config.snapshot_bytes_min + place * self.config.stagger_bytes
 
 

@@ -106,8 +106,7 @@ class Journal:
         self.stalled: str | None = None
         self.failure: Fatal | None = None
         self._limits = limits
-        self._on_durable = on_durable
-        self._on_failed = on_failed
+        self._on_durable, self._on_failed = on_durable, on_failed
         self._files, self._directory = world.files, directory
         self._index = recovered.index
         self._terms = recovered.terms
@@ -115,11 +114,11 @@ class Journal:
         self._tail = Tail(self.last_index)
         self._dropping = self._index.oldest
         self._waiting: list[Operation] = []
-        self._groups = Groups(limits.group_bytes_max)
+        self._groups = groups = Groups(limits.group_bytes_max)
+        self._write_note = partial(groups.write, self._writer), partial(groups.note, self._writer)
         self._flushed_bytes = 0  # of `pending_bytes`: what was handed to the writing thread
-        self._jobs = 0
         self._reads = Reads(world.files, directory, self._reading, self._fail)
-        self._is_measuring = False
+        self._jobs, self._is_measuring = 0, False
         with disk_errors(f"reading the space left at {directory}"):
             self.disk.space_left = self._files.space_left(directory)
         self.space = limits.space(self.disk.space_left)
@@ -312,7 +311,8 @@ class Journal:
             self._waiting, self._flushed_bytes = [], self.pending_bytes
         if self._groups and self._jobs < _JOBS_MAX:
             self._jobs += 1
-            self._writing.submit(partial(self._groups.write, self._writer), self._has_written)
+            write, note = self._write_note
+            self._writing.submit(write, self._has_written, note)
         elif not self._jobs:
             self._measure()
 
@@ -320,7 +320,7 @@ class Journal:
         """Look again how much room there is, if there was too little: no group may come."""
         if self.space is not Space.ROOMY and not (self._is_measuring or self.failure):
             self._is_measuring = True
-            self._writing.submit(partial(self._writer.write, ()), self._has_measured)
+            self._writing.submit(self._writer.note, self._has_measured)
 
     def close(self) -> bool:
         """End: wait for the group being written, drop what waits, close the files.
@@ -347,7 +347,7 @@ class Journal:
         """Take in what became of a group, and go on with the next."""
         if self.failure:
             return
-        if (error := future.exception()) is not None:
+        if (error := future.exception() or self._groups.failure) is not None:
             self._fail(error)
             return
         report = future.result()
@@ -356,7 +356,7 @@ class Journal:
         self._jobs -= 1
         self.pending_bytes -= report.size
         self._flushed_bytes -= report.size
-        self.space = self._limits.space(report.space_left)
+        self.space = self._limits.space(self.disk.space_left)
         self.stalled = report.stalled
         rose = report.lsn > self.durable
         self.durable = report.lsn
@@ -373,12 +373,12 @@ class Journal:
         if rose:
             self._on_durable(self.durable)
 
-    def _has_measured(self, future: Future[Report]) -> None:
+    def _has_measured(self, future: Future[None]) -> None:
         self._is_measuring = False
         if (error := future.exception()) is not None:
             self._fail(error)
         else:
-            self.space = self._limits.space(future.result().space_left)
+            self.space = self._limits.space(self.disk.space_left)
 
     def _remove_dropped(self) -> None:
         """Remove the files of dropped segments, behind the reads that may be using them."""

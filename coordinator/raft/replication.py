@@ -107,6 +107,9 @@ class Replication:
         self.round = 0
         self.told = standing.commit
         self.followers = Followers(standing, lives)
+        self._acknowledgements = 0  # of entries that were not held before
+        self._weighed: tuple[object, ...] = ()  # what `advance` has looked at
+        self._made = AppendEntries(0, 0, 0, (), 0, 0)  # the last
 
     @property
     def progress(self) -> dict[NodeId, Progress]:
@@ -177,6 +180,10 @@ class Replication:
         if standing.commit == standing.log.last_index:
             return  # as nearly always where nothing is under way
         log, electorate = standing.log, standing.electorate
+        weighed = log.durable, self._acknowledgements, electorate
+        if weighed == self._weighed:
+            return
+        self._weighed = weighed
         held = [progress.match for progress in self.followers.of_all(electorate.peers)]
         if electorate.is_voter:
             held.append(log.durable_index)
@@ -222,6 +229,7 @@ class Replication:
             progress.rejected(reply.rejected, hint)
         else:
             news = progress.acknowledged(reply.match)
+            self._acknowledgements += news
             if progress.snapshot is not None and progress.match >= progress.snapshot.index:
                 progress.installed()
         self._feed(peer, progress)
@@ -308,10 +316,13 @@ class Replication:
         prev_term = standing.log.term(prev)
         if prev_term is None or not progress.is_connected:
             return False  # gone from the log: the next feeding begins a snapshot
-        standing.send(
-            peer,
-            AppendEntries(standing.term, prev, prev_term, entries, standing.commit, self.round),
+        message = AppendEntries(
+            standing.term, prev, prev_term, entries, standing.commit, self.round
         )
+        if message == self._made:  # as mostly: then it is encoded once for all followers
+            message = self._made
+        self._made = message
+        standing.send(peer, message)
         progress.told = standing.commit
         return True
 

@@ -96,6 +96,7 @@ class Standing:
         self._hard_state_lsn = 0  # what was read at the start is durable
         self._decoded: list[tuple[Entry, Membership]] = []  # those asked for of late
         self._derived: Electorate | None = None
+        self._derived_from: Entry | None = None
         self._judged: tuple[Membership | None, str | None] = None, None
         if log.last_term > self.term:
             # A received snapshot was durable, and the term that it came in was not yet. There
@@ -107,7 +108,7 @@ class Standing:
     @property
     def membership(self) -> Membership:
         """The one in force: the log's newest, committed or not. Empty before there is any."""
-        return self._at(self.log.last_index)
+        return self.electorate.membership
 
     @property
     def committed_membership(self) -> Membership:
@@ -168,14 +169,18 @@ class Standing:
 
         For those who ask for several parts of it: to find which it is takes longer.
         """
-        membership = self.membership
-        if self._derived is None or self._derived.membership is not membership:
+        index = self.log.last_index
+        derived, entry = self._derived, self.log.config(index)
+        if derived is not None and entry is not None and entry is self._derived_from:
+            return derived  # as nearly always
+        membership, self._derived_from = self._at(index), entry
+        if derived is None or derived.membership is not membership:
             voters, own = membership.voters, membership.get(self.self_id)
             is_voter = own is not None and own.incarnation == self.incarnation and own.votes
             peers = tuple(voter for voter in voters if voter != self.self_id)
             quorum = len(voters) // 2 + 1
-            self._derived = Electorate(membership, voters, peers, is_voter, quorum)
-        return self._derived
+            self._derived = derived = Electorate(membership, voters, peers, is_voter, quorum)
+        return derived
 
     def _at(self, index: int) -> Membership:
         """Return the membership of the log up to an index."""

@@ -72,11 +72,29 @@ _FIELDS = {kind: tuple(kind.__slots__) for kind in _NUMBERS}
 _pack = msgpack.Packer().pack  # one for all: making one costs more than packing
 
 
+_KEPT_BYTES_MAX = 64 << 10
+
+
+class _Kept:
+    """The last message with small entries, and its bytes: it goes to several followers."""
+
+    message: AppendEntries | None = None
+    buffers: list[bytes] = []  # noqa: RUF012 - replaced, never changed
+
+
 def encode(message: PeerMessage) -> list[bytes]:
-    """Return a message's bytes in few buffers; large data is passed through as it is."""
+    """Return a message's bytes in few buffers; large data is passed through as it is.
+
+    Nobody may change the list: a message that is encoded again gets the same.
+    """
     match message:
         case AppendEntries():
-            return _encode_entries(message)
+            if message is not _Kept.message:
+                buffers = _encode_entries(message)
+                if sum(map(len, buffers)) > _KEPT_BYTES_MAX:
+                    return buffers
+                _Kept.message, _Kept.buffers = message, buffers
+            return _Kept.buffers
         case InstallSnapshot():
             fields = [
                 _INSTALL_SNAPSHOT,

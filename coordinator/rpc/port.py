@@ -13,6 +13,7 @@ from functools import partial
 import grpc
 import grpc.aio
 
+from coordinator.config import ServerLimits
 from coordinator.node import Node
 from coordinator.rpc.admin import AdminService
 from coordinator.rpc.dispatch import DispatchService
@@ -30,6 +31,26 @@ from raftbatch.v1.admin_pb2_grpc import add_AdminServicer_to_server
 from raftbatch.v1.dispatch_pb2_grpc import add_DispatchServicer_to_server
 from raftbatch.v1.gateway_pb2_grpc import add_GatewayServicer_to_server
 from raftbatch.v1.log_pb2_grpc import add_LogServicer_to_server
+
+
+def options(limits: ServerLimits) -> list[tuple[str, int]]:
+    """Return what gRPC is told of the port. Total. Deterministic."""
+    return [
+        ("grpc.so_reuseport", 0),  # else two nodes could share the port, and neither knew
+        ("grpc.max_receive_message_length", limits.message_bytes_max),
+        ("grpc.max_send_message_length", limits.message_bytes_max),
+        ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
+        ("grpc.max_allowed_incoming_connections", limits.connections_max),
+        # A certificate is looked at as a connection begins, so none goes on for ever.
+        ("grpc.max_connection_age_ms", limits.connection_age_ms_max),
+        ("grpc.max_connection_age_grace_ms", limits.connection_grace_ms_max),
+        # Whoever says nothing keeps no descriptor.
+        ("grpc.server_handshake_timeout_ms", 3_000),
+        # A client that is gone without a word is noticed.
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +81,7 @@ class ClientPort:
         channel = None if credentials is None else credentials.channel
         self._forwarder = Forwarder(node, partial(open_stream, channel), self._config.sessions)
         self._server = grpc.aio.server(
-            options=[
-                ("grpc.so_reuseport", 0),  # else two nodes could share the port, and neither knew
-                ("grpc.max_receive_message_length", limits.message_bytes_max),
-                ("grpc.max_send_message_length", limits.message_bytes_max),
-                ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
-                ("grpc.max_allowed_incoming_connections", limits.connections_max),
-                # A certificate is looked at as a connection begins, so none goes on for ever.
-                ("grpc.max_connection_age_ms", limits.connection_age_ms_max),
-                ("grpc.max_connection_age_grace_ms", limits.connection_grace_ms_max),
-                # Whoever says nothing keeps no descriptor.
-                ("grpc.server_handshake_timeout_ms", 3_000),
-                # A client that is gone without a word is noticed.
-                ("grpc.keepalive_time_ms", 10_000),
-                ("grpc.keepalive_timeout_ms", 5_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ],
+            options=options(limits),
             maximum_concurrent_rpcs=limits.calls_max,
             interceptors=[
                 Gone(node),  # around all others, which may be the ones that find nobody there

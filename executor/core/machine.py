@@ -16,11 +16,10 @@ What lives here: that. What must never live here: time, calls, processes. Called
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from executor.core import reports
 from executor.core.holdings import BUSY, Holdings
+from executor.core.instances import At, Instance
 from executor.core.proof import Probe, Proof
 from executor.core.values import (
     Action,
@@ -43,40 +42,6 @@ DUES_MAX = 256
 """Reports of one call."""
 
 _SLOW = Failure("child_not_up", "its process is being replaced, which takes a while")
-
-
-class At(Enum):
-    """What an instance does."""
-
-    DOWN = 1
-    IDLE = 2
-    RUNNING = 3
-    WARMING = 4
-    KILLED = 5
-    """It is being killed, and is not dead yet."""
-
-
-@dataclass(eq=False, slots=True)
-class Instance:
-    """A child process that runs a model.
-
-    Attributes:
-        number: its place.
-        model: which it runs.
-        at: what it does.
-        held: what it runs, or ran when it was killed.
-        places: in that assignment's columns: which requests run.
-        run: names the run.
-        out: why it takes nothing, and will not soon; None: it does, or will.
-    """
-
-    number: int
-    model: ModelId
-    at: At = At.DOWN
-    held: Held | None = None
-    places: tuple[int, ...] = ()
-    run: int = 0
-    out: Failure | None = None
 
 
 class Machine:
@@ -181,7 +146,7 @@ class Machine:
     ) -> list[Action]:
         """Take in what came of a run; None: a warm-up that went well."""
         instance = self.instances[number]
-        if instance.run != run or instance.at not in (At.RUNNING, At.WARMING):
+        if not instance.does(run, outcome):
             return []  # it is being killed: whatever it says comes too late
         if instance.at is At.WARMING:
             if isinstance(outcome, Failure):

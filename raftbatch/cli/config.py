@@ -48,7 +48,7 @@ def check(
     Exit status: 0 it is right, 1 a limit can never be reached, or the node could not start here,
     2 the file is wrong.
     """
-    from coordinator.limits import unreachable
+    from coordinator.limits import sustained, unreachable
     from raftbatch.cli.checking import checked, unready
     from raftbatch.errors import InvalidRequest
 
@@ -61,9 +61,15 @@ def check(
     missing = [text for each in nodes if each.node_id == chosen for text in unready(each)]
     if as_json:
         told = {"cluster": nodes[0].cluster.name, "nodes": _nodes(nodes)} | _tables(nodes[0])
-        typer.echo(json.dumps(told | {"unreachable": found, "unready": missing}))
+        typer.echo(
+            json.dumps(
+                told | {"notes": sustained(nodes[0]), "unreachable": found, "unready": missing}
+            )
+        )
     else:
         _print(file, nodes)
+        for text in sustained(nodes[0]):
+            typer.echo(f"\nNote: {text}")
         for text in [*found, *(f"{chosen} cannot start here: {each}" for each in missing)]:
             typer.echo(f"Error: {printable(text)}", err=True)
     if found or missing:

@@ -8,6 +8,8 @@ options say of all that it prints is a value of the module.
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import suppress
 
 import typer
 
@@ -45,4 +47,8 @@ def say(
         found: dict[str, object] = {"code": code, "message": message, "definite": definite}
         if retry_after_ms:
             found["retry_after_ms"] = retry_after_ms
-        typer.echo(json.dumps({"error": found}))
+        try:
+            typer.echo(json.dumps({"error": found}))
+        except OSError:  # it may be this that failed: the line has said so
+            with suppress(OSError):
+                sys.stdout.close()  # else Python complains when it flushes it at its end

@@ -240,7 +240,7 @@ def _inputs(text: str | None, named: list[str]) -> Any:
     if text == "-":
         try:
             found = json.loads(sys.stdin.buffer.read(_STDIN_BYTES_MAX))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise usage(f"standard input holds no JSON: {error}") from None
         if not isinstance(found, dict):
             raise usage("standard input holds no JSON object: inputs by their names")
@@ -256,6 +256,8 @@ def _inputs(text: str | None, named: list[str]) -> Any:
             inputs[name] = json.loads(value)
         except ValueError:
             inputs[name] = value
+        except RecursionError:
+            raise usage(f"--input {name}: its value is nested too deep") from None
     return inputs
 
 

@@ -28,6 +28,7 @@ from raftbatch.cli.failing import note_json
 from raftbatch.cli.records import details, lines, objects
 from raftbatch.cli.source import DirectoryOption, Item, Source, Span, Wanted, source_of
 from raftbatch.cli.text import log_time, printable, printing, terminal
+from raftbatch.settings import INT_MAX
 
 _RANGE = re.compile(r"([0-9]{1,19})(?:\.\.([0-9]{1,19})?)?")
 _INTERRUPTED = 130
@@ -55,10 +56,14 @@ Exit status: 0 done, 1 not there, or nobody could be asked, 2 wrong usage.
 """
 
 IndexOption = Annotated[
-    int, typer.Option("--from", metavar="INDEX", min=0, help="Begin with this index.")
+    int,
+    typer.Option("--from", metavar="INDEX", min=0, max=INT_MAX, help="Begin with this index."),
 ]
 LinesOption = Annotated[
-    int, typer.Option("--lines", "-n", metavar="N", min=1, help="Else with the newest N entries.")
+    int,
+    typer.Option(
+        "--lines", "-n", metavar="N", min=1, max=INT_MAX, help="Else with the newest N entries."
+    ),
 ]
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with entries as they are applied.")

@@ -192,8 +192,8 @@ class Engine:
         """End a wait that has lasted long enough."""
         if ask.answer.done():
             return
-        nobody = None if self._nodes.has_met else self._nodes.nobody()  # nothing was ever sent
-        error = nobody or ask.late(limit_s, is_cancelled)
+        was_sent = ask.is_lost or ask.link is not None or self._nodes.has_met
+        error = ask.late(limit_s, is_cancelled) if was_sent else self._nodes.nobody()
         self.abandon(ask, is_cancelled=is_cancelled)
         ask.fail(error)
 

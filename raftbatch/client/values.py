@@ -8,13 +8,16 @@ Called by: `inputs`, `results`, the command line.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from typing import Any
 
 from raftbatch.errors import InvalidRequest
-from raftbatch.tensors import BYTES, ITEM_BYTES, Tensor, elements, join_elements
+from raftbatch.tensors import BYTES, ITEM_BYTES, RANK_MAX, Tensor, elements, join_elements
+
+ELEMENTS_MAX = 1 << 28
+"""Of nested lists, which may contain one list many times: no request carries more."""
 
 _CODES: dict[str, str] = {
     "BOOL": "?",
@@ -57,7 +60,7 @@ def to_tensor(name: str, value: Any, datatype: str = "") -> Tensor:
     Args:
         name: of the input.
         value: a text or bytes, numbers, a (nested) sequence of either, a numpy array, or a
-            `Tensor`, which stays as it is.
+            `Tensor`, which stays as it is. Sequences are `RANK_MAX` deep at most.
         datatype: that is wanted; empty: the value's own.
 
     Raises:
@@ -76,14 +79,15 @@ def to_tensor(name: str, value: Any, datatype: str = "") -> Tensor:
     if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
         return _of_array(numpy, name, numpy.asarray(value), datatype)
     shape = _shape(name, value)
-    leaves = list(_leaves(value, len(shape)))
+    leaves = _leaves(name, value, shape)
     if datatype == BYTES or (not datatype and leaves and isinstance(leaves[0], str | bytes)):
         return Tensor(name, BYTES, shape, join_elements(_texts(name, leaves)))
     if numpy is not None:
         try:
-            return _of_array(numpy, name, numpy.asarray(value), datatype)
-        except (ValueError, OverflowError) as error:
+            array = numpy.asarray(value)
+        except Exception as error:  # noqa: BLE001 - what is in it may have a class of its own
             raise InvalidRequest(f"{name!r} is no array of numbers: {error}") from None
+        return _of_array(numpy, name, array, datatype)
     return Tensor(name, *_of_list(name, shape, leaves, datatype))
 
 
@@ -145,9 +149,16 @@ def _texts(name: str, leaves: Sequence[Any]) -> list[bytes]:
 
 
 def _shape(name: str, value: Any) -> tuple[int, ...]:
-    """Return the shape of nested sequences, by their first elements."""
+    """Return the shape of nested sequences, by their first elements.
+
+    Raises:
+        InvalidRequest: they are too deep, as one is that contains itself; or what is in them is
+            neither text nor number.
+    """
     shape: list[int] = []
     while isinstance(value, list | tuple):
+        if len(shape) == RANK_MAX:
+            raise InvalidRequest(f"{name!r} is nested deeper than {RANK_MAX} lists")
         shape.append(len(value))
         if not value:
             break
@@ -158,12 +169,42 @@ def _shape(name: str, value: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _leaves(value: Any, depth: int) -> Iterator[Any]:
-    if depth == 0:
-        yield value
-        return
-    for each in value:
-        yield from _leaves(each, depth - 1)
+def _leaves(name: str, value: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Return what is in nested sequences, in order.
+
+    Raises:
+        InvalidRequest: they have not this shape, or more elements than anything may carry.
+    """
+    if prod(shape) > ELEMENTS_MAX:
+        raise InvalidRequest(f"{name!r} has more than {ELEMENTS_MAX} elements")
+    level = _flat(name, value, shape)
+    if level and hasattr(level[0], "__array__"):  # beside arrays there may be lists like them
+        lists = [each for each in level if isinstance(each, list | tuple)]
+        own = tuple(getattr(level[0], "shape", ()))
+        inner = [leaf for each in lists for leaf in _flat(name, each, own)]
+    else:
+        inner = level
+    if any(isinstance(each, list | tuple) for each in inner):
+        raise InvalidRequest(f"{name!r} is a ragged list")
+    return level
+
+
+def _flat(name: str, value: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Return what is in so many levels of sequences, each of its length. Raises as `_leaves`."""
+    level = [value]
+    for length in shape:
+        if any(_length(each) != length for each in level):
+            raise InvalidRequest(f"{name!r} is a ragged list")
+        level = [leaf for each in level for leaf in each]
+    return level
+
+
+def _length(value: Any) -> int:
+    """Return how many elements a list or an array has; -1: it is neither."""
+    if isinstance(value, list | tuple):
+        return len(value)
+    shape = getattr(value, "shape", ()) if hasattr(value, "__array__") else ()
+    return int(shape[0]) if shape else -1
 
 
 def _of_array(numpy: Any, name: str, array: Any, datatype: str) -> Tensor:
@@ -211,8 +252,6 @@ def _of_list(
     code = _CODES.get(datatype)
     if code is None:
         raise InvalidRequest(f"{name!r} is of {datatype}, which takes numpy")
-    if len(leaves) != prod(shape):
-        raise InvalidRequest(f"{name!r} is a ragged list")
     try:
         return datatype, shape, struct.pack(f"<{len(leaves)}{code}", *leaves)
     except (struct.error, TypeError, OverflowError) as error:

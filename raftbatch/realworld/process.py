@@ -15,9 +15,14 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
+
+from raftbatch.world import Behind
 
 T = TypeVar("T")
+
+_Job = Callable[[], Any]
+_Done = Callable[[Future[Any]], None]
 
 CLOSE_S: Final = 10.0
 """How long closing a worker waits for a job: far longer than a disk that works needs."""
@@ -26,9 +31,9 @@ CLOSE_S: Final = 10.0
 class RealClock:
     """The machine's clocks."""
 
-    def monotonic_ns(self) -> int:
-        """Return the monotonic clock, in ns."""
-        return time.monotonic_ns()
+    monotonic_ns = staticmethod(
+        time.monotonic_ns
+    )  # asked several times an event: no call around it
 
     def wall_ms(self) -> int:
         """Return the wall clock, in ms since 1970."""
@@ -41,6 +46,35 @@ class RealEntropy:
     def random_bytes(self, length: int) -> bytes:
         """Return `length` unpredictable bytes."""
         return os.urandom(length)
+
+
+class _Ended(Future[T]):
+    """What became of a job; made when that is known, so that it needs no lock, and tells nobody."""
+
+    def __init__(self, value: T | None, error: BaseException | None) -> None:
+        self._value, self._error = value, error
+
+    def __repr__(self) -> str:
+        """Return how it ended."""
+        return f"<ended: {self._value!r}>" if self._error is None else f"<ended: {self._error!r}>"
+
+    def done(self) -> bool:
+        """Return that it has ended."""
+        return True
+
+    def cancelled(self) -> bool:
+        """Return that nobody gave it up."""
+        return False
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:  # noqa: ARG002
+        """Return what the job raised."""
+        return self._error
+
+    def result(self, timeout: float | None = None) -> T:  # noqa: ARG002 - the base's name
+        """Return what the job returned."""
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
 
 
 class RealWorker:
@@ -65,30 +99,16 @@ class RealWorker:
         self._loop = loop
         self._close_s = close_s
         self._closed = False
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[_Job, _Done, Behind] | None] = SimpleQueue()
         self.thread = threading.Thread(target=self._work, name=name, daemon=True)
         self.thread.start()
 
-    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+    def submit(
+        self, job: Callable[[], T], done: Callable[[Future[T]], None], behind: Behind = None
+    ) -> None:
         """Queue the job; `done` comes by `call_soon_threadsafe`. Drops it after `close`."""
-        future: Future[T] = Future()
-
-        def deliver() -> None:
-            if not self._closed:
-                done(future)
-
-        def run() -> None:
-            try:
-                future.set_result(job())
-            except BaseException as error:  # noqa: BLE001 - the future has it
-                future.set_exception(error)
-            try:
-                self._loop.call_soon_threadsafe(deliver)
-            except RuntimeError:  # the loop was closed first: nobody is left to tell
-                self._closed = True
-
         if not self._closed:
-            self._jobs.put(run)
+            self._jobs.put((job, done, behind))
 
     def close(self) -> bool:
         """Drop what waits, and join the thread for so long as is agreed."""
@@ -100,11 +120,27 @@ class RealWorker:
     def _work(self) -> None:
         """Run jobs, on the thread, until there are to be no more."""
         while True:
-            run = self._jobs.get()
-            if run is None or self._closed:
+            given = self._jobs.get()
+            if given is None or self._closed:
                 return
-            run()
-            del run  # else what it returned would be held until the next
+            self._run(*given)
+            del given  # else the job would be held until the next
+
+    def _run(self, job: _Job, done: _Done, behind: Behind) -> None:
+        try:
+            ended = _Ended(job(), None)
+        except BaseException as error:  # noqa: BLE001 - whoever asked for it is told
+            ended, behind = _Ended(None, error), None
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, done, ended)
+        except RuntimeError:  # the loop was closed first: nobody is left to tell
+            self._closed = True
+        if behind is not None:
+            behind()
+
+    def _deliver(self, done: _Done, ended: _Ended[Any]) -> None:
+        if not self._closed:
+            done(ended)
 
 
 class RealWorkers:

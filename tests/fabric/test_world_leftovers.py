@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from chaos.worlds import groups, mounts, owners
 from chaos.worlds.namespaces import ours
 from tests.fabric.nodes import needs_namespaces
@@ -52,3 +54,8 @@ def test_clean_removes_all_of_a_world_whose_harness_was_killed(tmp_path: Path) -
     assert groups.clean() == []
     for process in processes:
         process.close()
+
+
+def test_what_the_machine_refuses_is_told_with_what_was_asked() -> None:
+    with pytest.raises(owners.Unable, match="false --no: "):
+        mounts.run("false", "--no")

@@ -1,11 +1,12 @@
 """The tree that the checks look at, as values: a path and a text."""
 
 import ast
+import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +42,19 @@ class Source:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All of its nodes; to walk costs as much as to parse, and each check looks at all."""
-        return list(ast.walk(self.syntax))
+        """All of its nodes; to walk costs as much as to parse, and each check looks at all.
+
+        There are a million in the tree, which live on: the collector of cycles would look at them
+        again and again, and cost more than all else.
+        """
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return list(ast.walk(self.syntax))
+        finally:
+            gc.freeze()
+            if was_on:
+                gc.enable()
 
     @property
     def module(self) -> str:
@@ -76,10 +88,16 @@ def is_generated(path: str) -> bool:
 def python_sources(*folders: str) -> tuple[Source, ...]:
     """Return every module written by hand in these folders."""
     return tuple(
-        Source(path, text)
+        _source(path, text)
         for path, text in _read(folders)
         if path.endswith(".py") and not is_generated(path)
     )
+
+
+@cache
+def _source(path: str, text: str) -> Source:
+    """Return a file of the tree: the same value to all checks, so that it is parsed once."""
+    return Source(path, text)
 
 
 @lru_cache

@@ -17,7 +17,8 @@ from coordinator.core.watch import Holding, Watch
 from coordinator.rpc.dispatch import _record
 from coordinator.rpc.pieces import pieces
 from coordinator.tail import Tail
-from executor.core.machine import At, Machine
+from executor.core.instances import At
+from executor.core.machine import Machine
 from executor.core.pieces import Joiner
 from executor.core.values import Action, Answer, Due, Failure, Kill, Outcome, Run, Stage, WarmUp
 from executor.core.values import Verdict as Settled

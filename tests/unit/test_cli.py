@@ -122,9 +122,11 @@ def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     assert result.exit_code == 0
     assert "cluster local-3, 3 nodes, no TLS" in result.output
     assert "heartbeat_ms = 50" in result.output
+    assert "2222 requests/s" in result.output
     found = json.loads(cli.invoke(app, ["config", "check", path, "--json"]).output)
     assert [each["node"] for each in found["nodes"]] == ["n1", "n2", "n3"]
     assert found["storage"]["segment_bytes"] == 64 << 20
+    assert len(found["notes"]) == 1
 
 
 def test_cli_finds_limits_that_can_never_be_reached(cli: CliRunner, tmp_path: Path) -> None:
@@ -149,7 +151,7 @@ def test_cli_looks_at_the_machine_of_a_node(cli: CliRunner, tmp_path: Path) -> N
         path.write_text(
             f'[cluster]\nname = "a"\n[nodes.n1]\npeer = "{at}"\nclient = "127.0.0.1:1"\n'
             '[tls]\nca = "ca.pem"\ncert = "n1.pem"\nkey = "n1.key"\n'
-            f"[storage]\ndisk_low_bytes = {1 << 60}\n",
+            f"[storage]\ndisk_low_bytes = {1 << 50}\n",
             encoding="utf-8",
         )
         words = ["config", "check", str(path), "--json"]

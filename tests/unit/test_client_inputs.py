@@ -242,3 +242,78 @@ def test_signature_of_the_encoder_is_that_of_signatures() -> None:
     made = model.encode({"text": ["a", "b"], "x": [[1.0, 2.0]] * 2})
     again = signature(decode(made.payload), model.declared, is_batched=True)
     assert made.signature == again
+
+
+def itself(*before: Any) -> list[Any]:
+    """Return a list that contains itself, behind these."""
+    found = list(before)
+    found.append(found)
+    return found
+
+
+def deep(depth: int) -> Any:
+    """Return a number in so many lists."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+RAGGED: list[Any] = [
+    [[1, 2], 3],
+    [3, [1, 2]],
+    [[1], [2, 3]],
+    [[], [1]],
+    [[1], []],
+    [["a"], 3],
+    [["a"], "b"],
+    ["a", ["b"]],
+    [[[1]], [1]],
+    [(1, 2), {"a": 1}],
+    itself(1),
+    itself("a"),
+    itself([1, 2]),
+]
+
+
+@pytest.mark.parametrize("datatype", ["", "BYTES", "INT64", "FP32", "BF16"])
+def test_ragged_lists_are_refused(world: str, datatype: str) -> None:
+    for value in RAGGED:
+        with pytest.raises(InvalidRequest, match="'x' is a ragged list"):
+            values.to_tensor("x", value, datatype)
+
+
+@pytest.mark.parametrize("datatype", ["", "BYTES", "INT64", "FP32", "BF16"])
+def test_lists_that_are_too_deep_or_contain_themselves_are_refused(
+    world: str, datatype: str
+) -> None:
+    for value in (deep(17), deep(3000), itself(), [itself(), 1]):
+        with pytest.raises(InvalidRequest, match="'x' is nested deeper than 16 lists"):
+            values.to_tensor("x", value, datatype)
+    assert values.to_tensor("x", deep(16)).shape == (1,) * 16
+
+
+def test_small_lists_of_very_many_elements_are_refused(world: str) -> None:
+    value: Any = 1
+    for _ in range(8):
+        value = [value] * 100
+    with pytest.raises(InvalidRequest, match="'x' has more than 268435456 elements"):
+        values.to_tensor("x", value, "INT64")
+
+
+def test_lists_of_arrays_are_arrays_if_all_fit() -> None:
+    numpy = pytest.importorskip("numpy")
+    row = numpy.array([1, 2])
+    for value in ([row, row], [row, [1, 2]], [[1, 2], row], [[1, 2], (1, 2)]):
+        tensor = values.to_tensor("x", value)
+        assert (tensor.datatype, tensor.shape) == ("INT64", (2, 2))
+    for value in ([row, 1], [row, [1]], [[1], row], [row, [1, [2]]], itself(row)):
+        with pytest.raises(InvalidRequest, match="'x' is"):
+            values.to_tensor("x", value)
+
+    class Own:
+        def __array__(self, *_: Any) -> Any:
+            raise ZeroDivisionError
+
+    with pytest.raises(InvalidRequest, match="'x' is no array of numbers"):
+        values.to_tensor("x", Own())

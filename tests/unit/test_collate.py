@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.collate import Form, stack
+from executor import collate
+from executor.collate import Form, Opened, Stacked, opened, together
+from executor.core.values import Answer
 from executor.model import ItemError, Tensor
 from executor.outputs import BadOutput, split
 from raftbatch import tensors
@@ -17,6 +19,11 @@ IDS = Tensor("ids", "INT64", (-1,), (4, 8))
 TEXT = Tensor("text", "BYTES", (1,))
 X = Tensor("x", "FP32", (2,))
 FORM = Form((IDS,), (Tensor("states", "FP32", (-1, 2), like="ids"),))
+
+
+def stack(form: Form, payloads: list[bytes], rows: list[int]) -> Stacked:
+    """Return requests side by side, as they came."""
+    return collate.stack(form, opened(form, payloads, rows))
 
 
 def ids(*rows: list[int]) -> bytes:
@@ -243,3 +250,84 @@ def test_model_without_a_batch_axis_gets_one_and_its_client_does_not() -> None:
     assert stacked.inputs["x"].shape == (1, 2)
     [answer] = split(form, stacked, {"x": stacked.inputs["x"] + 1})
     assert outcome(answer.result)["x"] == ((2,), [1, 1])
+
+
+FREE = Tensor("x", "FP32", (-1, -1))
+
+
+def wide(*shape: int) -> bytes:
+    """Return an envelope of ones."""
+    data = np.ones(shape, "<f4").tobytes() if 0 not in shape else b""
+    return tensors.encode([tensors.Tensor("x", "FP32", shape, data)])
+
+
+def codes(found: list[Opened | Answer]) -> list[str]:
+    """Return why each request fails; empty: it does not."""
+    return [each.code if isinstance(each, Answer) else "" for each in found]
+
+
+@pytest.mark.parametrize("signature", ["x:FP32[5,5]", "", "whatever"])
+@pytest.mark.parametrize("shape", [(1, 0, 1 << 40), (1, 1 << 40, 0), (1, 0, 1 << 20)])
+def test_shape_that_no_byte_stands_for_fails_alone(signature: str, shape: tuple[int, ...]) -> None:
+    form = Form((FREE,), (FREE,))
+    found = opened(form, [wide(1, 5, 5), wide(*shape)], [1, 1], None, signature)
+    assert codes(found) == ["", "invalid_input"]
+    assert collate.stack(form, found).inputs["x"].shape == (1, 5, 5)
+
+
+def test_many_dimensions_that_no_byte_stands_for_fail_their_request_alone() -> None:
+    """Their product is more than an array may have at all."""
+    declared = Tensor("x", "FP32", (-1,) * 5)
+    found = opened(Form((declared,), ()), [wide(1, 0, *[1 << 40] * 4)], [1])
+    assert codes(found) == ["invalid_input"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "payload", "signature", "code"),
+    [
+        (FREE, wide(1, 5, 5), "x:FP32[5,5]", ""),
+        (FREE, wide(1, 5, 6), "x:FP32[5,5]", "invalid_input"),
+        (FREE, wide(1, 6, 0), "x:FP32[5,5]", "invalid_input"),
+        (FREE, wide(1, 5, 5), "x:FP32[5]", "invalid_input"),
+        (FREE, wide(1, 5, 6), "", ""),
+        (FREE, wide(1, 5, 6), "x:FP32[5,5];y:FP32[1]", ""),
+        (IDS, ids([1] * 5), "ids:INT64[8]", ""),
+        (IDS, ids([1] * 9), "ids:INT64[8]", "invalid_input"),
+        (IDS, ids([1] * 9), "ids:INT64[10]", ""),  # by other buckets, which its client knew
+        (TEXT, text(b"a" * 8), "text:BYTES[1]/8", ""),
+        (TEXT, text(b"a" * 9), "text:BYTES[1]/8", "invalid_input"),
+        (TEXT, text(b"a" * 9), "text:BYTES[1]", ""),
+        (Tensor("text", "BYTES", (-1,)), text(b"a"), "text:BYTES[1]", ""),
+        (Tensor("text", "BYTES", (-1,)), text(b"a"), "text:BYTES[0]", "invalid_input"),
+    ],
+)
+def test_request_that_is_larger_than_the_signature_of_its_batch_fails_alone(
+    declared: Tensor, payload: bytes, signature: str, code: str
+) -> None:
+    found = opened(Form((declared,), ()), [payload], [1], None, signature)
+    assert codes(found) == [code]
+    if code:
+        assert "the signature of its batch has room for" in found[0].message  # type: ignore[union-attr]
+
+
+def test_large_request_runs_apart_from_those_that_it_would_pad_beyond_the_bounds() -> None:
+    form = Form((FREE,), (FREE,))
+    small, large = wide(1, 1, 1), wide(1, 1, 1000)
+    found = opened(form, [small, large, small, small], [1] * 4)
+    assert together(form, found, 16_000) == [[0, 1, 2, 3]]
+    assert together(form, found, 15_999) == [[0, 1, 2], [3]]
+    assert together(form, found, 4000) == [[1], [0, 2, 3]]
+    assert together(form, found, 10) == [[1], [0, 2], [3]]
+    assert codes(found) == [""] * 4
+    crossed = opened(form, [wide(1, 1, 1000), wide(1, 1000, 1)], [1, 1])
+    assert together(form, crossed, 100_000) == [[0], [1]]
+    assert together(form, crossed, 8_000_000) == [[0, 1]]
+
+
+def test_request_that_buckets_pad_beyond_the_bounds_fails_alone() -> None:
+    form = Form((Tensor("x", "FP32", (-1, -1), (4, 1000)),), ())
+    found = opened(form, [wide(1, 5, 5), wide(1, 3, 3), wide(1, 4, 4)], [1] * 3)
+    assert together(form, found, 1_000_000) == [[1, 2]]
+    assert codes(found) == ["invalid_input", "", ""]
+    assert "pad it to 4000000 bytes" in found[0].message  # type: ignore[union-attr]
+    assert together(form, opened(form, [], []), 10) == []

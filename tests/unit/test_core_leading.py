@@ -16,6 +16,8 @@ from coordinator.raft.messages import (
     VoteReply,
 )
 from coordinator.raft.progress import Feeding
+from coordinator.raft.replication import Window
+from coordinator.raft.segments.layout import Entry
 from coordinator.raft.standing import Role
 from coordinator.raft.timing import MS
 from raftbatch.errors import Draining, NoLeader, NotLeader
@@ -36,6 +38,61 @@ def test_leader_feeds_only_who_is_connected_and_probes_again_then() -> None:
     node.sent()
     node.core.connected(node.now_ns, N3, 1)
     assert node.sent() == [(N3, AppendEntries(2, 2, 1, (), 3, 2))]
+
+
+def test_followers_that_need_the_same_are_sent_the_same_message() -> None:
+    """It is made and encoded once; who needs another part, or has heard less, gets its own."""
+    node = Bench()
+    node.lead()
+    node.acknowledge("n2", 3)
+    node.acknowledge("n3", 3)
+    node.core.replicate(node.now_ns)
+    node.sent()
+    node.core.propose(node.now_ns, 2, b"x")
+    node.core.replicate(node.now_ns)
+    (_, first), (_, second) = node.sent()
+    assert first is second
+    node.core.disconnected(node.now_ns, N3)
+    node.core.propose(node.now_ns, 2, b"y")
+    node.core.replicate(node.now_ns)
+    ((_, third),) = node.sent()
+    assert third == AppendEntries(2, 4, 2, (Entry(5, 2, b"y"),), 3, 1)
+    node.core.connected(node.now_ns, N3, 1)
+    node.sent()
+    node.acknowledge("n3", 3)
+    missed = AppendEntries(2, 3, 2, (Entry(4, 2, b"x"),), 3, 1)
+    assert node.sent() == [(N3, missed), (N3, third)]
+
+
+def test_heartbeats_to_followers_that_hold_different_parts_are_different() -> None:
+    node = Bench()
+    node.lead()
+    node.acknowledge("n2", 3)
+    node.sent()
+    node.pass_ms(50)
+    assert node.sent() == [
+        (N2, AppendEntries(2, 3, 2, (), 3, 2)),
+        (N3, AppendEntries(2, 2, 1, (), 3, 2)),
+    ]
+
+
+def test_follower_that_is_sent_entries_later_hears_of_what_is_committed_by_then() -> None:
+    """Though they are what another was sent before: its window was full at that time."""
+    node = Bench(window=Window(message_bytes_max=1, in_flight_bytes_max=500))
+    node.lead()
+    node.acknowledge("n2", 3)
+    node.acknowledge("n3", 3)
+    node.core.propose(node.now_ns, 2, b"x" * 1000)
+    node.core.replicate(node.now_ns)
+    node.sent()
+    node.acknowledge("n2", 4)
+    node.core.propose(node.now_ns, 2, b"y")
+    node.core.replicate(node.now_ns, tells=False)
+    entry = Entry(5, 2, b"y")
+    assert node.sent() == [(N2, AppendEntries(2, 4, 2, (entry,), 4, 1))]
+    node.acknowledge("n2", 5)
+    node.acknowledge("n3", 4)
+    assert node.sent() == [(N3, AppendEntries(2, 4, 2, (entry,), 5, 1))]
 
 
 def test_leader_does_not_commit_what_only_it_and_no_disk_holds() -> None:

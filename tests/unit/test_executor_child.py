@@ -13,11 +13,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from executor.children import Child, RealChildren
 from executor.core.values import Answer, DeviceMemory, Outcome
-from executor.frames import Batch, Broken, Failed, Load, Ran, Up, Warm, Warmed, decode, encode
+from executor.frames import (
+    Batch,
+    Broken,
+    Failed,
+    Load,
+    Ran,
+    Up,
+    Warm,
+    Warmed,
+    decode,
+    encode,
+    heard,
+)
 from raftbatch import tensors
 from tests.tidy.tree import ROOT
 
@@ -129,13 +142,18 @@ def test_death_of_a_child_is_seen_and_what_it_forked_is_killed_unless_it_went_aw
 ODD = """
 import os, signal, stat, time
 from contextlib import suppress
+import msgpack
 from executor.model import Tensor
 
-def write():
+def frame(values):
+    body = msgpack.packb(values)
+    return len(body).to_bytes(4, "little") + body
+
+def write(data=bytes([2, 0, 0, 0]) + b"no"):
     for number in range(3, 64):
         with suppress(OSError):
             if stat.S_ISFIFO(os.fstat(number).st_mode):
-                os.write(number, bytes([2, 0, 0, 0]) + b"no")
+                os.write(number, data)
 
 class Odd:
     inputs = outputs = [Tensor("text", "BYTES", (1,))]
@@ -156,11 +174,15 @@ class Odd:
         ("os.kill(os.getpid(), signal.SIGKILL)", "as the kernel does where memory runs out"),
         ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"ended by signal {signal.SIGRTMIN + 3}"),
         ("os._exit(0)", "it exited with status 0"),
-        ("os.closerange(3, 64)", "it exited with status 1"),
+        ("os.closerange(3, 64)", "it closed file descriptors that are not its own"),
         ("os.kill(0, signal.SIGKILL)", "it was ended by SIGKILL"),
         (
             "write(); time.sleep(60)",
             "it wrote into the pipe to its executor: ",
+        ),
+        (
+            "write(frame(['Ran', 1, [['text', '', '']], None, 1, 2, 3, [1], b''])); time.sleep(60)",
+            "it wrote into the pipe to its executor: ValueError: 'text' is not up to",
         ),
     ],
 )
@@ -288,7 +310,7 @@ def test_child_dies_with_its_parent(tmp_path: Path, how: str) -> None:
     "frame",
     [
         LOAD,
-        Batch(3, (b"a", b""), (1, 2), (b"", b"p")),
+        Batch(3, (b"a", b""), (1, 2), (b"", b"p"), "x:FP32[2]"),
         Warm(1),
         Up("cpu", "numpy"),
         Broken("no"),
@@ -307,4 +329,72 @@ def test_frames_are_read_as_they_were_written(frame: Any) -> None:
 def test_memory_of_a_device_travels_with_the_run() -> None:
     outcome = Outcome((Answer(b"x"),), 1, 2, 3, (4,), b"f", DeviceMemory("cuda:1", 5, 6))
     for each in (outcome, replace(outcome, memory=None)):
-        assert decode(encode(Ran(7, each))[4:]) == Ran(7, each)
+        assert heard(encode(Ran(7, each))[4:]) == Ran(7, each)
+
+
+def ran(place: int, value: object) -> tuple[object, ...]:
+    """Return what is said of a run, one value of it replaced."""
+    answer = ((b"", "", ""),)
+    good = ("Ran", 7, answer, ("cpu", 1, 2), 1, 2, 3, (4,), b"f")
+    return (*good[:place], value, *good[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        ran(1, "7"),
+        ran(1, True),
+        ran(1, -1),
+        ran(1, 1 << 63),
+        ran(2, (("text", "", ""),)),
+        ran(2, ((b"", b"", ""),)),
+        ran(2, ((b"", "c" * 257, ""),)),
+        ran(2, ((b"", "a\0", ""),)),
+        ran(2, ((b"", "", None),)),
+        ran(2, ((b"", "", "x" * 65_537),)),
+        ran(2, ((b"",),)),
+        ran(2, (b"",)),
+        ran(2, b""),
+        ran(2, None),
+        ran(3, ("cpu", -1, 2)),
+        ran(3, ("cpu", 1, 1 << 63)),
+        ran(3, (b"cpu", 1, 2)),
+        ran(3, ()),
+        ran(4, 1.0),
+        ran(5, -1),
+        ran(6, None),
+        ran(7, (-1,)),
+        ran(7, 4),
+        ran(7, (1,) * 5000),
+        ran(8, "f"),
+        ran(8, bytes(65)),
+        ran(8, b"f")[:-1],
+        (*ran(8, b"f"), 1),
+        ("Failed", 1, "code", "message", 1),
+        ("Failed", 1, b"code", "message", True),
+        ("Failed", 1, "code", 2, True),
+        ("Failed", "1", "code", "message", True),
+        ("Warmed",),
+        ("Warmed", None),
+        ("Up", "cpu", b""),
+        ("Up", 1, 2),
+        ("Broken", None),
+        ("Warm", 1),
+        ("Batch", 1, (), (), (), ""),
+        (["Ran"],),
+        (None,),
+        (),
+        5,
+        {},
+    ],
+)
+def test_false_frame_of_a_child_is_refused(frame: Any) -> None:
+    assert isinstance(heard(msgpack.packb(ran(1, 7))), Ran)
+    with pytest.raises(ValueError, match=r"\w"):
+        heard(msgpack.packb(frame))
+
+
+def test_what_is_no_frame_at_all_is_refused() -> None:
+    for data in (b"", b"\xc1", b"\x91" * 5000, msgpack.packb(["Warmed", 1]) + b"x"):
+        with pytest.raises(ValueError, match=r"\w"):
+            heard(data)

@@ -12,7 +12,7 @@ import pytest
 from executor.children import Child, RealChildren, _RealChild
 from executor.core.values import Answer, Failure, Outcome
 from executor.crew import CHILD_DIED, CHILD_NOT_UP, Crew
-from executor.frames import Broken, Frame, Load, Ran, Up, Warm
+from executor.frames import Broken, Frame, Load, Ran, Up, Warm, Warmed
 from executor.link import Pauses
 from raftbatch.errors import CannotStart
 from tests.unit.test_executor_child import LOAD, run
@@ -79,9 +79,10 @@ class Heard:
         """Note it."""
         self._note(failure)
 
-    def said(self, number: int, frame: Frame) -> None:
-        """Note it."""
+    def said(self, number: int, frame: Frame) -> bool:
+        """Note it; a warm-up that nobody asked for is false."""
         self._note(frame)
+        return not isinstance(frame, Warmed)
 
     def failed(self, task: asyncio.Task[None]) -> None:
         """Note what nobody expects."""
@@ -223,3 +224,17 @@ class ClosedPipe:
 def test_child_whose_pipe_has_closed_is_told_nothing() -> None:
     child = _RealChild(cast("asyncio.subprocess.Process", ClosedPipe()))
     child.send(Warm(1))
+
+
+def test_child_that_answers_what_it_was_not_given_is_replaced() -> None:
+    async def test(crew: Crew, heard: Heard) -> None:
+        await crew.start()
+        await heard.until(4)
+        [up, warmed, failure, again] = heard.told
+        assert (up, warmed, again) == ("up", Warmed(3), "up")
+        assert failure == Failure(
+            CHILD_DIED,
+            "the process of echo was killed: it said Warmed of what it was not given",
+        )
+
+    with_crew(test, FakeChild(UP, Warmed(3), Warmed(4)), FakeChild(UP))

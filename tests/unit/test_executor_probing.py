@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from executor.core.machine import At, Machine
+from executor.core.instances import At
+from executor.core.machine import Machine
 from executor.core.values import (
     Failure,
     Kill,

@@ -206,3 +206,48 @@ def test_missing_torch_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load(tmp_path, file="", module="executor.examples.mlp", class_name="MLP", name="mlp")
     with pytest.raises(CannotLoad, match=r"double.py needs torch, which is not installed"):
         load(tmp_path, "import torch")
+
+
+FREE = """
+import numpy as np
+from executor.model import Tensor
+
+class Double:
+    inputs = [Tensor("x", "FP32", (-1,))]
+    outputs = [Tensor("y", "FP32", (2,))]
+
+    def load(self, context):
+        pass
+
+    def predict(self, batch):
+        width = batch.inputs["x"].shape[1]
+        own = [each["own"] for each in batch.parameters]
+        assert own == sorted(own)
+        return {"y": np.array([[width, each] for each in own], "<f4")}
+"""
+
+
+def test_batch_that_padding_would_make_too_large_runs_in_parts(tmp_path: Path) -> None:
+    runtime = load(tmp_path, FREE, padded_bytes_max=400)
+    payloads = x(*[1.0] * 3), b"bad", x(*[1.0] * 90), x(*[1.0] * 4)
+    parameters = tuple([b'{"own": %d}' % own for own in range(4)])
+    found = runtime.run(Batch(1, payloads, (1,) * 4, parameters, "x:FP32[90]"))
+    assert isinstance(found, Outcome)
+    assert [each.code for each in found.answers] == ["", "invalid_input", "", ""]
+    assert [y(found.answers[n].result) for n in (0, 2, 3)] == [[4, 0], [90, 2], [4, 3]]
+    assert found.padded == (2, 90)
+    found = runtime.run(Batch(1, payloads, (1,) * 4, parameters, "x:FP32[3]"))
+    assert isinstance(found, Outcome)
+    assert [each.code for each in found.answers] == ["", *["invalid_input"] * 3]
+
+
+def test_shape_that_no_byte_stands_for_costs_neither_the_batch_nor_the_process(
+    tmp_path: Path,
+) -> None:
+    runtime = load(tmp_path, FREE.replace("(-1,)", "(-1, -1)").replace("shape[1]", "shape[2]"))
+    good = tensors.encode([tensors.Tensor("x", "FP32", (1, 5, 5), bytes(100))])
+    bad = tensors.encode([tensors.Tensor("x", "FP32", (1, 0, 1 << 40), b"")])
+    found = runtime.run(Batch(1, (good, bad), (1, 1), (b'{"own": 7}',) * 2, "x:FP32[5,5]"))
+    assert isinstance(found, Outcome)
+    assert [each.code for each in found.answers] == ["", "invalid_input"]
+    assert y(found.answers[0].result) == [5, 7]

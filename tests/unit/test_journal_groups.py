@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from chaos.worlds.disk import Fault, Faults, SimFile
+from coordinator.raft.segments.mark import MARK_NAME
+from raftbatch.errors import DiskFailed
 from tests.unit.journal_helpers import LIMITS, Bench
 
 
@@ -71,6 +73,24 @@ def test_no_group_is_written_behind_one_that_failed() -> None:
     assert bench.disk.operations == operations
     bench.settle()
     assert (len(bench.failures), bench.durable) == (1, [])
+
+
+def test_mark_that_cannot_be_written_ends_the_journal() -> None:
+    """It is written when its group was told, or is about to be; nothing is written behind that."""
+    bench = Bench()
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "write" and path.endswith(MARK_NAME):
+            raise OSError(errno.EIO, "no")
+
+    bench.disk.fault = fault
+    bench.journal.append(1, b"x")
+    bench.settle()
+    assert (len(bench.failures), bench.durable) == (1, [])
+    with pytest.raises(DiskFailed):
+        bench.journal.append(1, b"y")
+    with pytest.raises(DiskFailed):
+        bench.journal._groups.write(bench.journal._writer)
 
 
 def test_group_that_found_no_room_goes_before_the_next() -> None:

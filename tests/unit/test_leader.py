@@ -228,6 +228,29 @@ def test_limit_of_n_means_that_n_are_accepted_and_the_next_refused(loop: Virtual
     scene.check()
 
 
+def test_who_comes_when_as_many_ids_are_known_as_may_is_told_when_one_goes(
+    loop: VirtualLoop,
+) -> None:
+    scene = Scene(loop)
+    policy = Policy(dedupe_entries_max=3, dedupe_retention_ms=900_000)
+    scene.begin(r.PutPolicy(policy), put())
+    scene.admit("a")
+    scene.settle()
+    scene.propose(r.Cancel(("t",), ("a",)))
+    scene.settle()
+    scene.admit("b")
+    scene.turn()  # in flight
+    scene.admit("c")  # pending
+    for passed_ms, left_ms in ((0, 901_000), (400_000, 501_000)):
+        scene.settle(passed_ms)
+        with pytest.raises(Overloaded, match="dedupe_entries_max = 3") as refused:
+            scene.admit("d")
+        assert abs(refused.value.retry_after_ms - left_ms) <= 10
+    scene.settle(501_010)
+    scene.admit("d")
+    scene.check()
+
+
 def test_what_can_never_be_taken_is_refused_at_once(loop: VirtualLoop) -> None:
     scene = Scene(loop, config=LeaderConfig(record_bytes_max=5000, pending_bytes_max=6000))
     scene.begin(put(max_batch_size=4, max_batch_bytes=4000))

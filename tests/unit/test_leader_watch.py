@@ -59,6 +59,27 @@ def test_assignment_that_an_executor_does_not_hold_is_lapsed_once(loop: VirtualL
     scene.check()
 
 
+def test_executor_that_begins_nothing_gets_nothing_either_once_the_outlook_is_another(
+    loop: VirtualLoop,
+) -> None:
+    scene = Scene(loop, config=LeaderConfig(lease_ms=LEASE_MS, unbegun_ms=2000))
+    model = put(max_batch_size=1, execution_timeout_microseconds=1_000_000)
+    scene.begin(model, join("gpu-1"), join("gpu-2"))
+    scene.admit("a")
+    scene.settle()
+    hog = scene.replica.state.batches[1].executor
+    [other] = {"gpu-1", "gpu-2"} - {hog}
+    for _ in range(2 * 3000 // LEASE_MS + 2):
+        scene.beat(executor=other)
+        scene.beat(_held(scene, 1, runs=False), executor=hog)
+        scene.settle()
+        if scene.replica.state.batches[1].executor == other:
+            break
+        scene.settle(LEASE_MS // 2)
+    assert scene.replica.state.batches[1].executor == other
+    assert scene.replica.state.batches[1].code == "not_begun"
+
+
 def test_heartbeats_that_come_while_no_entry_may_be_made_are_looked_at_later(
     loop: VirtualLoop,
 ) -> None:

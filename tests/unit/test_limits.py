@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.config import load_node
-from coordinator.limits import unreachable
+from coordinator.limits import sustained, unreachable
 from tests.tidy.tree import ROOT
 from tests.unit.test_config import FILES, GOOD, write
 
@@ -28,6 +28,14 @@ def test_limits_by_default_can_all_be_reached(tmp_path: Path) -> None:
     assert found(tmp_path, NODES) == []
     opaque = GOOD.replace('name = "test"', 'name = "test"\nreplica = "opaque"')
     assert found(tmp_path, opaque + "[policy]\nrequests_waiting_max = 9_000_000\n") == []
+
+
+def test_rate_that_ids_bear_is_said(tmp_path: Path) -> None:
+    text = NODES + "[policy]\ndedupe_entries_max = 4_500_000\n"
+    [said] = sustained(load_node(FILES, write(tmp_path, text), "n1"))
+    assert "dedupe_entries_max = 4500000 that bears 5000 requests/s" in said
+    opaque = GOOD.replace('name = "test"', 'name = "test"\nreplica = "opaque"')
+    assert sustained(load_node(FILES, write(tmp_path, opaque), "n1")) == []
 
 
 def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_path: Path) -> None:

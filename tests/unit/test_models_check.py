@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from executor import checking, samples, trying
 from executor.checking import Checked
-from executor.collate import DTYPES, Form, stack
+from executor.collate import DTYPES, Form, opened, stack
 from executor.frames import Load
 from executor.model import Tensor
 from raftbatch.cli.main import app
@@ -173,6 +173,80 @@ def test_model_that_ends_its_process_is_told_of(
     assert how in problem["message"]
 
 
+X = 'Tensor("x", "FP32", (-1,), buckets=(4, 8))'
+HIDES = """
+class Meta(type):
+    def __getattribute__(self, name):
+        if name == "{}":
+            raise RuntimeError("no")
+        return super().__getattribute__(name)
+
+class Good(metaclass=Meta):
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (f"[{X}]", "5", "inputs: a int is no list of tensors"),
+        (f"[{X}]", "{1: 2}", "inputs: a dict is no list of tensors"),
+        (X, "5", "inputs: a int in the list is no tensor"),
+        (X, "None", "inputs: a NoneType in the list is no tensor"),
+        (X, '{"name": "x"}', "missing 1 required positional argument: 'datatype'"),
+        (X, '{"name": "x", "datatype": []}', "x: datatype [] is unknown"),
+        (X, '{"name": 5, "datatype": "FP32"}', "a name is 5: it is text of 1 to 256 characters"),
+        (X, '{"name": "\x1b[31m", "datatype": "FP32"}', "a name is '\\x1b[31m'"),
+        (X, '{"name": "x", "datatype": "FP32", "dims": 5}', "x: dims are no list of whole"),
+        (X, '{"name": "x", "datatype": "FP32", "dims": ["a"]}', "x: dims are no list of whole"),
+        (X, '{"name": "x", "datatype": "FP32", "like": 5}', "x: like is a name"),
+        ('"FP32", (-1,)', '"FP32", (2**40,)', "x: dims [1099511627776] make 4398046511104 bytes"),
+        ('"FP32", (-1,)', '"FP32", (1,) * 16', "at most 1073741824, of 15 dims"),
+        ("(4, 8)", "(2**62,)", "x: buckets [4611686018427387904] are beyond 1073741824"),
+        ("(4, 8)", "(2**28,)", "too_large: one row of its inputs takes 1073741824 bytes"),
+        ("inputs = ", "backend = 5; inputs = ", "its backend is a int, and no text"),
+        ("class Good:", HIDES.format("inputs"), "asking for its inputs failed: RuntimeError: no"),
+        ("class Good:", HIDES.format("backend"), "asking for its backend failed: RuntimeError"),
+        ("class Good:", HIDES.format("predict"), "not let itself be looked at: RuntimeError: no"),
+        (
+            "    def predict",
+            "    @property\n    def warmup(self):\n        raise OSError\n    def predict",
+            "the warm-up of mine failed: OSError",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_declaration_that_makes_no_sense_is_named_in_one_line(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert old in MODEL
+    told = check(tmp_path, f"{tmp_path / 'mine.py'}:Good", model=MODEL.replace(old, new))
+    assert told.exit_code == 1
+    assert "Traceback" not in told.output
+    assert "ended its process" not in told.output
+    [line] = [each for each in told.stdout.splitlines() if said in each]
+    assert line
+
+
+@pytest.mark.usefixtures("here")
+def test_batches_are_as_large_as_one_may_be(tmp_path: Path) -> None:
+    """Of rows of 24 MiB there are two."""
+    large = MODEL.replace("(-1,), buckets=(4, 8))", "(6 << 20,))").replace(
+        '"FP32", (-1,), like="x")', '"FP32", (6 << 20,))'
+    )
+    told = check(tmp_path, f"{tmp_path / 'mine.py'}:Good", "--json", model=large)
+    [model] = json.loads(told.stdout)["models"]
+    assert [each["rows"] for each in model["batches"]] == [1, 2]
+    assert [each["problem"]["code"] for each in model["batches"]] == ["result_too_large"] * 2
+
+
+def test_model_that_closes_what_is_not_its_own_is_told_of(tmp_path: Path) -> None:
+    closes = MODEL.replace('print("noise")', "import os; os.closerange(3, 100)")
+    told = check(tmp_path, str(tmp_path / "mine.py"), model=closes)
+    assert told.exit_code == 1
+    assert "it closed file descriptors that are not its own" in told.stdout
+    assert "Traceback" not in told.output
+
+
 @pytest.mark.parametrize(
     "nodes", ["", '[cluster]\nname="a"\n[nodes.n1]\npeer="[::1]:1"\nclient="[::1]:2"\n']
 )
@@ -211,7 +285,7 @@ def test_samples_are_what_is_declared(datatype: str, has_batch_axis: bool) -> No
     form = Form(inputs, (), has_batch_axis)
     rows = 4 if has_batch_axis else 1
     for size in samples.sizes(form):
-        found = stack(form, [samples.payload(form, rows, size)], [rows])
+        found = stack(form, opened(form, [samples.payload(form, rows, size)], [rows]))
         assert found.answers == {}
         assert found.rows == rows
     assert samples.sizes(form) == ((3, 9) if datatype != "BYTES" else samples.SIZES)

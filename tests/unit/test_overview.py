@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +15,7 @@ from raftbatch.cli import waiting
 from raftbatch.cli.calls import Cluster, Target
 from raftbatch.cli.status import print_scheduler, scheduler_notes, window_id
 from raftbatch.cli.waiting import why_nobody
+from raftbatch.settings import Model
 from raftbatch.v1 import admin_pb2, load_pb2
 from tests.unit.core.tables import KEY, Core
 
@@ -48,6 +51,30 @@ def test_overview_shows_what_waits_and_who_could_run_it() -> None:
     found = overview(core.state)
     assert {each.executors for each in found.models} == {0}
     assert all(each.is_draining for each in found.executors)
+
+
+def test_models_of_an_executor_are_looked_through_once() -> None:
+    """A thousand executors with a thousand models each would stop a node for seconds."""
+
+    class Looked(tuple[tuple[str, str], ...]):
+        __slots__ = ()
+        looks = 0
+
+        def __contains__(self, model: object) -> bool:
+            raise AssertionError("for each model anew")
+
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            Looked.looks += 1
+            return super().__iter__()
+
+    core = Core()
+    for number in range(50):
+        core.put(Model(f"m{number:02}", "1"))
+    live = core.state.executors["gpu-1"]
+    core.state.executors["gpu-1"] = replace(live, models=Looked(core.state.models))
+    found = overview(core.state)
+    assert {each.executors for each in found.models} == {1}
+    assert Looked.looks == 1
 
 
 def test_overview_is_bounded() -> None:

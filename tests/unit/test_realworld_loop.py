@@ -44,6 +44,30 @@ def test_worker_runs_on_its_thread_and_reports_in_order_on_the_loop() -> None:
     asyncio.run(main())
 
 
+def test_worker_tells_before_it_does_what_is_behind_a_job() -> None:
+    """Nobody waits for that; and it is done before the next job, but not behind one that failed."""
+    told = threading.Event()
+    found: list[object] = []
+
+    def behind() -> None:
+        found.append(told.wait(30.0))
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    async def main() -> None:
+        worker = RealWorkers().start("w")
+        worker.submit(lambda: 5, lambda future: told.set(), behind)
+        assert (await submitted(worker, lambda: list(found))).result() == [True]
+        worker.submit(fail, lambda future: found.append(future.exception()), behind)
+        await submitted(worker, lambda: None)
+        assert len(found) == 2
+        assert isinstance(found[1], ValueError)
+        worker.close()
+
+    asyncio.run(main())
+
+
 def test_worker_reports_what_a_job_raises() -> None:
     def job() -> None:
         raise KeyboardInterrupt  # even what is no Exception belongs to the job
@@ -52,6 +76,9 @@ def test_worker_reports_what_a_job_raises() -> None:
         worker = RealWorkers().start("w")
         future = await submitted(worker, job)
         assert isinstance(future.exception(), KeyboardInterrupt)
+        assert (future.done(), future.cancelled()) == (True, False)
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
         assert (await submitted(worker, lambda: 5)).result() == 5
         worker.close()
 

@@ -31,6 +31,23 @@ def test_overload_names_what_is_full(policy: Policy, full: str) -> None:
     assert (error.slug, error.retry_after_ms) == ("overloaded", 7)
 
 
+def test_ids_in_flight_are_what_is_full_too() -> None:
+    core = Core(policy=Policy(dedupe_entries_max=3))
+    core.one(core.report(core.start("a")))
+    state = core.state
+    for coming, full in ((1, "as much is waiting as may"), (2, "dedupe_entries_max = 3")):
+        error = refused_for_load(state, Verdict.OVERLOADED, admission("b"), 7, coming)
+        assert full in str(error)
+
+
+def test_outcomes_are_what_is_full_too_with_what_those_in_flight_will_leave() -> None:
+    core = Core(policy=Policy(outcome_bytes_max=2000, outcome_reserve_bytes=128))
+    core.one(core.report(core.start("a"), result=bytes(1500)))
+    for coming, full in ((1, "as much is waiting as may"), (2, "outcome_bytes_max = 2000")):
+        error = refused_for_load(core.state, Verdict.OVERLOADED, admission("b"), 7, coming)
+        assert full in str(error)
+
+
 def test_quota_names_what_is_full() -> None:
     core = Core(policy=Policy(tenant_outcome_bytes_max=1000))
     core.one(core.report(core.start("a"), result=bytes(800)))

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator.config import SessionLimits
+from coordinator.core.effects import Verdict
 from coordinator.node import Phase
 from coordinator.rpc import dispatch, gateway
 from coordinator.rpc.asks import ASKS_MAX, bounded
@@ -17,6 +18,7 @@ from coordinator.rpc.session import Session
 from raftbatch.errors import InvalidRequest
 from raftbatch.v1 import gateway_pb2 as pb
 
+LIMIT_S = 120.0
 LIMITS = SessionLimits(in_flight_max=8192, taking_bytes_max=1 << 20)
 
 
@@ -63,7 +65,7 @@ class Scene:
         """Note how many ids are named; answer when it may be."""
         self.asked.append(len(names))
         await self.may_answer.wait()
-        return [InvalidRequest("it has no outcome")] * len(names)
+        return [Verdict.OK] * len(names)
 
     cancel = acknowledge
 
@@ -110,7 +112,7 @@ def test_message_of_too_much_ends_the_session_before_it_is_looked_at(
     async def main() -> None:
         scene = Scene(message)
         with pytest.raises(InvalidRequest, match="at most"):
-            await asyncio.wait_for(scene.serve(), 30)
+            await asyncio.wait_for(scene.serve(), LIMIT_S)
         assert scene.asked == []
 
     asyncio.run(main())
@@ -121,7 +123,7 @@ def test_too_many_ids_are_refused_and_the_session_goes_on() -> None:
         scene = Scene(acknowledgements(1, 1, ASKS_MAX + 1), acknowledgements(2, 1, 1))
         scene.may_answer.set()
         scene.may_end.set()
-        await asyncio.wait_for(scene.serve(), 30)
+        await asyncio.wait_for(scene.serve(), LIMIT_S)
         assert scene.asked == [1]
         [error] = [each for reply in scene.replies for each in reply.errors]
         assert (list(error.numbers), error.error.slug) == ([1], "invalid_request")
@@ -141,7 +143,7 @@ def test_ids_on_their_way_count_toward_what_a_session_may_have_there() -> None:
         assert (len(scene.asked), len(scene.left)) == (3, 17)  # 2.4 lists fill a mebibyte
         scene.may_answer.set()
         scene.may_end.set()
-        await asyncio.wait_for(serving, 30)
+        await asyncio.wait_for(serving, LIMIT_S)
         assert len(scene.asked) == 20
 
     asyncio.run(main())

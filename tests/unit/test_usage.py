@@ -10,12 +10,13 @@ from typing import TypeVar, cast
 
 import pytest
 
-from executor.core.machine import At, Machine
+from executor.core.instances import At
+from executor.core.machine import Machine
 from executor.core.values import DeviceMemory
 from executor.load import load_of
 from executor.usage import Meter, Usage
 from raftbatch.realworld import RealClock, RealFiles
-from raftbatch.world import File, Files
+from raftbatch.world import Behind, File, Files
 
 T = TypeVar("T")
 
@@ -63,10 +64,13 @@ class Here:
         """Return it."""
         return self
 
-    def submit(self, job: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+    def submit(
+        self, job: Callable[[], T], done: Callable[[Future[T]], None], behind: Behind = None
+    ) -> None:
         """Do it."""
         future: Future[T] = Future()
         future.set_result(job())
+        assert behind is None
         done(future)
 
     def close(self) -> bool:

@@ -24,11 +24,15 @@ class Groups:
 
     Args:
         bytes_max: of a group, unless one record is larger.
+
+    Attributes:
+        failure: of a call of `note`; nothing is written any more.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._flushed: deque[tuple[list[Operation], int]] = deque()
+        self.failure: BaseException | None = None
         self._failure: BaseException | None = None
 
     def __bool__(self) -> bool:
@@ -76,6 +80,13 @@ class Groups:
             rest = [operation for operation in operations if operation.lsn > report.lsn]
             self._flushed.appendleft((rest, size - report.size))
         return report
+
+    def note(self, writer: SegmentWriter) -> None:
+        """Do what is to be done behind a group, once it was told. On the thread."""
+        try:
+            writer.note()
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever writes next is told
+            self.failure = self._failure = error
 
     def _take(self) -> tuple[list[Operation], int]:
         """Take out as much as makes a group, and its size."""

@@ -2,7 +2,7 @@
 
 It tells a journal whose tail was lost from one that was never longer. Two slots,
 a sector each, are written in turn after each sync, and never synced themselves:
-so the mark may lag after a power cut, is never ahead, and a write cut short
+so the mark may lag after a power cut or a kill, is never ahead, and a write cut short
 leaves the other slot. What lives here: the mark's file. What must never live
 here: a decision. Called by: creation and recovery of a journal, the writer.
 """

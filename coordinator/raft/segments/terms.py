@@ -28,6 +28,8 @@ class Terms:
 
     def of(self, index: int) -> int:
         """Return the term at an index that is at or above the base and not above the last."""
+        if index >= self._firsts[-1]:  # nearly always
+            return self._terms[-1]
         return self._terms[bisect_right(self._firsts, index) - 1]
 
     def append(self, index: int, term: int) -> None:

@@ -105,14 +105,12 @@ class Report(NamedTuple):
         lsn: highest durable LSN.
         size: bytes of the records written.
         events: for the index, in order.
-        space_left: bytes left on the file system.
         stalled: why the rest of the group could not be written now; None if it was.
     """
 
     lsn: int
     size: int
     events: list[Event]
-    space_left: int
     stalled: str | None
 
 
@@ -121,7 +119,7 @@ class Disk:
 
     Attributes:
         sync_ns: how long syncs took, the writing before them not counted.
-        space_left: bytes, as of the last group.
+        space_left: bytes, as of the last group, or the one before.
     """
 
     def __init__(self) -> None:
@@ -184,6 +182,7 @@ class SegmentWriter:
         stalled = None
         try:
             while done < len(operations):
+                self._note_durable()  # of the run before
                 room = self._cursor.header.size - self._cursor.offset
                 fitting = bisect_right(ends, ends[done] + room) - 1
                 if fitting == done:
@@ -193,10 +192,23 @@ class SegmentWriter:
                     done = fitting
         except TryLater as error:
             stalled = str(error)
+        return Report(self._cursor.lsn, ends[done], events, stalled)
+
+    def note(self) -> None:
+        """Write down how far all is durable, and look how much room is left.
+
+        Behind `write`, when what has become durable is told already: nobody waits for this.
+
+        Raises:
+            DiskFailed: the node must stop.
+        """
+        self._note_durable()
         with disk_errors(f"reading the space left at {self._directory}"):
-            space_left = self._files.space_left(self._directory)
-        self.disk.space_left = space_left
-        return Report(self._cursor.lsn, ends[done], events, space_left, stalled)
+            self.disk.space_left = self._files.space_left(self._directory)
+
+    def _note_durable(self) -> None:
+        if self._mark.lsn < self._cursor.lsn:
+            write_mark(self._mark, self._cursor.lsn)
 
     def close(self) -> None:
         """Close the files. Syncs nothing."""
@@ -232,7 +244,6 @@ class SegmentWriter:
         if cursor.offset - self._cached_from >= _CACHED_BYTES_MAX:
             self._uncache()
         events.append(Written(cursor.last_index, cursor.offset))
-        write_mark(self._mark, cursor.lsn)
         return events
 
     def _roll(self, length: int) -> Opened:
