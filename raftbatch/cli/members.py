@@ -25,6 +25,7 @@ from raftbatch.cli.calls import (
 )
 from raftbatch.cli.status import member_object, statuses
 from raftbatch.cli.text import Table, paragraphs, printable, terminal
+from raftbatch.handshakes import together
 
 if TYPE_CHECKING:
     from raftbatch.v1.admin_pb2 import StatusReply
@@ -198,11 +199,12 @@ def transfer(
 
 async def _best(cluster: Cluster, timeout_s: float) -> StatusReply:
     """Return the status of whoever leads in the highest term; else of whoever knows most."""
-    answers = [each for _, each in await statuses(cluster, timeout_s)]
+    told = await statuses(cluster, timeout_s)
+    answers = [each for _, each in told]
     known = [each for each in answers if not isinstance(each, str) and each.cluster_id]
     if not known:
-        texts = [each for each in answers if isinstance(each, str)]
-        raise CallFailed("; ".join(texts) or "no node serves yet", "", is_definite=True)
+        texts = {str(target): each for target, each in told if isinstance(each, str)}
+        raise CallFailed(together(texts) or "no node serves yet", "", is_definite=True)
     return max(known, key=lambda each: (each.role == "leader", each.term, each.applied))
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from base64 import b64encode
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -27,7 +25,7 @@ from raftbatch.cli.calls import (
     pems,
 )
 from raftbatch.cli.failing import say
-from raftbatch.cli.inputs import given_inputs
+from raftbatch.cli.tensors import inputs_of, print_outputs
 from raftbatch.cli.text import printable
 from raftbatch.cli.waiting import after_s, say_if_nobody_runs
 from raftbatch.errors import (
@@ -38,11 +36,10 @@ from raftbatch.errors import (
 )
 
 if TYPE_CHECKING:
-    from raftbatch.client import Client, ClientOptions, Result
+    from raftbatch.client import Client, ClientOptions
 
 T = TypeVar("T")
 
-_PREVIEW_CHARACTERS = 400
 
 EXITS = """\
 
@@ -124,7 +121,7 @@ def infer(
     as_json: JsonOption = False,
 ) -> None:
     """Run a request, and print its outputs."""
-    given = given_inputs(text, inputs or [])
+    given = inputs_of(text, inputs or [])
     cluster = cluster_of(config, address or [])
 
     async def ask() -> None:
@@ -147,7 +144,7 @@ def infer(
             finally:
                 told.cancel()
                 await asyncio.gather(told, return_exceptions=True)
-            if _printed(found, as_json):
+            if print_outputs(found, as_json):
                 await client.acknowledge(found.request_id)
 
     _ended(lambda: asyncio.run(ask()))
@@ -169,7 +166,7 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Have a request taken in, and print its ticket: it has its outcome one day, whoever dies."""
-    given = given_inputs(text, inputs or [])
+    given = inputs_of(text, inputs or [])
     ticket = _call(
         config,
         address,
@@ -210,7 +207,7 @@ def result(
     def show(client: Client) -> None:
         found = client.ticket(request_id, index).result()
         found.is_single = True  # of many rows it changes nothing
-        if _printed(found, as_json):
+        if print_outputs(found, as_json):
             client.acknowledge(request_id)
 
     _call(config, address, patience_s, forward, tenant, show)
@@ -317,56 +314,3 @@ def _next(error: RaftbatchError) -> str:
     if isinstance(error, NoLeader):
         return ". Try `raftbatch status`."
     return ""
-
-
-def _printed(found: Result, as_json: bool) -> bool:
-    """Print outputs; return whether somebody has them now, from the first to the last."""
-    from raftbatch.client.values import from_tensor
-
-    try:
-        outputs = {
-            each.name: _plain(from_tensor(each, is_single=found.is_single, read=_text_or_base64))
-            for each in found.tensors
-        }
-    except RaftbatchError as error:
-        say(f"the outputs cannot be shown, and are kept: {error.message}", error.slug)
-        raise typer.Exit(EXIT_FAILED) from None
-    is_whole = sys.stdout is not None
-    if as_json:
-        run = found.run
-        told = {
-            "request_id": found.request_id,
-            "index": found.index,
-            "ended_index": found.ended_index,
-            "outputs": outputs,
-            "run": {
-                "batch": run.batch,
-                "attempt": run.attempt,
-                "executor": run.executor,
-                "queue_ns": run.queue_ns,
-                "infer_ns": run.infer_ns,
-            },
-        }
-        typer.echo(json.dumps(told))
-        return is_whole
-    for name, value in outputs.items():
-        shown = value if isinstance(value, str) else json.dumps(value)
-        if len(shown) > _PREVIEW_CHARACTERS:
-            again = f"raftbatch result {found.request_id} --json"
-            shown = f"{shown[:_PREVIEW_CHARACTERS]} ... (`{again}` shows all)"
-            is_whole = False
-        typer.echo(f"{printable(name)}: {printable(shown)}")
-    return is_whole
-
-
-def _text_or_base64(value: bytes) -> str | dict[str, str]:
-    """Return an element of BYTES as JSON can have it."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode()}
-
-
-def _plain(value: Any) -> Any:
-    """Return an output as JSON has it."""
-    return value.tolist() if hasattr(value, "tolist") else value

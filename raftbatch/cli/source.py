@@ -21,6 +21,7 @@ from raftbatch.cli.status import statuses
 from raftbatch.codec import ENTRY_BYTES_MAX, decode_entry
 from raftbatch.cut import read_cut
 from raftbatch.errors import InvalidRequest, RaftbatchError, Undecodable
+from raftbatch.handshakes import together
 from raftbatch.records import Entry
 
 if TYPE_CHECKING:
@@ -235,11 +236,11 @@ class ClusterSource:
                 if not isinstance(answer, str) and answer.phase == "serving"
             ]
             if not serving:
-                said = [
-                    answer if isinstance(answer, str) else f"{target} is {answer.phase}"
+                said = {
+                    str(target): answer if isinstance(answer, str) else f"it is {answer.phase}"
                     for target, answer in answers
-                ]
-                raise CallFailed("; ".join(said), "no_leader", is_definite=True)
+                }
+                raise CallFailed(together(said), "no_leader", is_definite=True)
             self._order = [target for *_, target in sorted(serving)]
         return self._order[0]
 

@@ -143,11 +143,12 @@ class Reader:
         return done.stdout
 
     def _placed(self, program: str) -> str:
-        """Return a program with the address that the cluster of `raftbatch up` really has."""
+        """Return a program with the addresses that the cluster of `raftbatch up` really has."""
         text = (self._folder / "raftbatch-data" / "cluster.toml").read_text(encoding="utf-8")
-        address = tomllib.loads(text)["nodes"]["n1"]["client"]
         assert "127.0.0.1:8001" in program
-        return program.replace("127.0.0.1:8001", address)
+        for number, node in enumerate(tomllib.loads(text)["nodes"].values()):
+            program = program.replace(f"127.0.0.1:80{number}1", f"at-{number}:{node['client']}")
+        return re.sub(r"at-\d:", "", program)
 
     def _write_config(self) -> None:
         """Write the configurations, with free ports: others may test on this machine."""
@@ -190,6 +191,8 @@ def test_readme_commands_do_what_it_says(section: Section, tmp_path: Path) -> No
     for command, printed in said.items():
         if "client.map" in command:
             assert printed.split() == ["one", "two", "three"]
+        elif "client.submit" in command:
+            assert printed.split() == ["now", "later"]
         elif " infer echo hello" in command or " result " in command:
             assert "hello" in printed
         elif " status " in command:

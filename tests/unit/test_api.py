@@ -358,7 +358,7 @@ def test_versions_are_looked_through_once_for_many_names(
 
     [model] = node.state.models.values()
     others = {(f"other {n}", "1"): model for n in range(50)}
-    monkeypatch.setattr(node.state, "models", Counting(node.state.models | others))
+    monkeypatch.setattr(node.state, "models", Counting({**node.state.models, **others}))
     many = [submission(f"{n}", model=f"none {n}", version="") for n in range(50)]
     assert set(names(node.submits(*many))) == {"unknown_model"}
     assert len(looks) <= 1
