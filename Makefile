@@ -44,7 +44,7 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-verify: lint types ## lint, types, tidy, unit: under half a minute, changes nothing
+verify: lint types ## lint, types, tidy, unit: within a minute, changes nothing
 	$(PYTEST) $(SHARED) -m "not slow" tests/tidy tests/unit
 
 test-quick: lint types ## everything but the slow tests: under three minutes
