@@ -78,7 +78,7 @@ SCHEDULER = [
         _NODE + "log_clock",
         "        found = self._base_ms * MS + now_ns - self._base_ns\n",
         "        found = self._base_ms * MS + (now_ns - self._base_ns) * 2\n",
-        5,
+        13,
     ),
     Mutant(
         "log-time-counted-anew-from-own-entries",
