@@ -135,7 +135,7 @@ SCHEDULER = [
         "        found = self._sent.pop((term, index), None)\n",
         "        keys = [each for each in self._sent if each[1] == index]\n"
         "        found = self._sent.pop(keys[0]) if keys else None\n",
-        _by("leader_drawn.py::test_drawn_history_of_a_leader[11]"),
+        _by("leader_drawn.py::test_drawn_history_of_a_leader[17]"),
     ),
     Mutant(
         "asker-not-told-of-a-failure",

@@ -64,7 +64,7 @@ def test_fold_that_begins_later_tells_the_same_of_each_run(seed: int) -> None:
     run, whole = run_and_fold(seed)
     chain = run._checker.chain
     compared = 0
-    for begin in range(1, len(chain), max(1, len(chain) // 12)):
+    for begin in range(1, len(chain), max(1, len(chain) // 16)):
         later = Stories(chain[begin].index)
         for known in chain[begin:]:
             later.feed(known.index, known.term, known.entry)
