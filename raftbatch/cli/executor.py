@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from raftbatch.cli.text import printable
+from raftbatch.cli.failing import USAGE, note_json, say
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -50,6 +50,10 @@ def executor(
         float,
         typer.Option("--drain", metavar="S", min=0.0, help="How long what runs may take at last."),
     ] = 30.0,
+    as_json: Annotated[  # noqa: ARG001 - its callback takes it in
+        bool,
+        typer.Option("--json", callback=note_json, help="Why it failed as an object, too."),
+    ] = False,
 ) -> None:
     """Run it, and exit with what came of it; see `HELP`."""
     from raftbatch.realworld.process import quiet_grpc
@@ -87,6 +91,6 @@ def executor(
 
 
 def _failed(message: str, status: int) -> typer.Exit:
-    """Say on standard error, in one line, why; return what to raise."""
-    typer.echo(f"Error: {printable(message)}", err=True)
+    """Say why; return what to raise."""
+    say(message, USAGE if status == _EXIT_USAGE else "failed")
     return typer.Exit(status)

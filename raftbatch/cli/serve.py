@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from raftbatch.cli.text import printable
+from raftbatch.cli.failing import USAGE, note_json, say
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -53,6 +53,10 @@ def serve(
         typer.Option(
             "--insecure", help=r"Listen where other machines reach it, though there is no \[tls]."
         ),
+    ] = False,
+    as_json: Annotated[  # noqa: ARG001 - its callback takes it in
+        bool,
+        typer.Option("--json", callback=note_json, help="Why it failed as an object, too."),
     ] = False,
 ) -> None:
     """Run it, and exit with what came of it; see `HELP`."""
@@ -104,6 +108,6 @@ def _certificates(told: Any) -> tuple[Any, Any]:
 
 
 def _failed(message: str, status: int) -> typer.Exit:
-    """Say on standard error, in one line, why; return what to raise."""
-    typer.echo(f"Error: {printable(message)}", err=True)
+    """Say why; return what to raise."""
+    say(message, USAGE if status == _EXIT_USAGE else "failed")
     return typer.Exit(status)

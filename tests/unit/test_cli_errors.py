@@ -31,6 +31,9 @@ NOBODY = ["--address", "127.0.0.1:1"]
         (["config", "check", "nowhere.toml"], 2, "usage"),
         (["models", "check"], 2, "usage"),
         (["status"], 2, "usage"),
+        (["serve", "--node", "n1", "--config", "nowhere.toml"], 2, "usage"),
+        (["executor", "--id", "x1", "--config", "nowhere.toml"], 2, "usage"),
+        (["up", "nowhere.toml"], 2, "usage"),
     ],
 )
 def test_error_is_an_object_where_json_is_asked_for(
