@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import cached_property
 
 from coordinator.answers import error_of
 from coordinator.api_base import ApiBase, Name
@@ -29,7 +30,9 @@ _NO_OUTCOME = "the request has no outcome yet"
 class NamesApi(ApiBase):
     """See the module's docstring."""
 
-    _cancelling: Cancelling | None = None
+    @cached_property
+    def _cancelling(self) -> Cancelling:
+        return Cancelling()
 
     async def cancel(self, names: Sequence[Name]) -> list[Verdict | RaftbatchError]:
         """Give requests the outcome `cancelled`, unless they have one.
@@ -47,8 +50,6 @@ class NamesApi(ApiBase):
         self._check_open()
         if names and not self._leader.is_ready:
             await self._leader.ready()
-        if self._cancelling is None:
-            self._cancelling = Cancelling()
         answers = (Verdict.OK, Verdict.ENDED, Verdict.UNKNOWN_REQUEST)
         with self._cancelling.taken(self._replica.state, names) as refused:
             rest = [name for place, name in enumerate(names) if place not in refused]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from coordinator.core.effects import Applied, Verdict
 from coordinator.core.flights import Flight
+from coordinator.core.unbegun import UNBEGUN_MS
 from coordinator.log_clock import LogClock
 from coordinator.proposer import Group
 from coordinator.raft.proposals import Proposal
@@ -110,7 +111,7 @@ class LeaderConfig:
     pending_items_max: int = 100_000
     pending_bytes_max: int = 64 << 20
     lease_ms: int = 3000
-    unbegun_ms: int = 30_000
+    unbegun_ms: int = UNBEGUN_MS
     ready_wait_ms: int = 2000
     retry_ms: int = 25
 

@@ -105,19 +105,14 @@ def are_plain(submissions: Sequence[Submission]) -> bool:
     texts = (*tenants, *request_ids, *models, *versions, *signatures, *traceparents)
     chosen = [each for each in priorities if each is not None]
     if not (
-        {*map(type, texts)} == {str}
+        all((*tenants, *request_ids, *models))
+        and _are_short(texts)
         and {*map(type, (*rows, *timeouts, *chosen))} == {int}
         and {*map(type, (*payloads, *parameters))} == {bytes}
     ):
         return False
-    some = {*texts}  # mostly few of them differ, but for the ids
-    joined = "".join(some)
     return (
-        all((*tenants, *request_ids, *models))
-        and max(map(len, some)) <= NAME_LENGTH_MAX
-        and joined.isascii()
-        and "\0" not in joined
-        and 1 <= min(rows) <= max(rows) <= ROWS_MAX
+        1 <= min(rows) <= max(rows) <= ROWS_MAX
         and 0 <= min(timeouts) <= max(timeouts) <= TIMEOUT_MS_MAX
         and 0 <= min(chosen, default=0) <= max(chosen, default=0) <= PRIORITY_MAX
         and max(map(len, payloads)) <= BLOB_BYTES_MAX
@@ -149,13 +144,19 @@ def check_names(what: str, names: Sequence[str]) -> None:
     Raises:
         InvalidRequest: definite; one cannot.
     """
-    if {*map(type, names)} == {str}:
-        joined = "".join(names)
-        is_short = 0 < min(map(len, names)) <= max(map(len, names)) <= NAME_LENGTH_MAX
-        if is_short and joined.isascii() and "\0" not in joined:
-            return
+    if all(names) and _are_short(names):
+        return
     for name in names:  # one of them is wrong, or beyond ASCII, or there is none
         check_name(what, name)
+
+
+def _are_short(texts: Sequence[str]) -> bool:
+    """Return whether all are surely such as `check_text` lets pass, the empty one too."""
+    if {*map(type, texts)} != {str}:
+        return False
+    some = {*texts}  # mostly few of them differ, but for ids
+    joined = "".join(some)
+    return max(map(len, some)) <= NAME_LENGTH_MAX and joined.isascii() and "\0" not in joined
 
 
 def check_text(what: str, text: str, least: int, most: int) -> None:

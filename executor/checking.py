@@ -165,11 +165,7 @@ def steps(files: Files, clock: Clock, load: Load, rows_max: int) -> Iterator[Che
             row_bytes = samples.row_bytes(runtime.form, size)
             if row_bytes > _SAMPLE_BYTES_MAX:
                 if not trials:
-                    said = (
-                        f"one row of its inputs takes {row_bytes} bytes by what it declares, and "
-                    )
-                    said += f"no more than {_SAMPLE_BYTES_MAX} are tried"
-                    trials.append(Trial(1, 1, size, problem=Problem(TOO_LARGE, said)))
+                    trials.append(Trial(1, 1, size, problem=_too_large(row_bytes)))
                 break  # the next ones are larger
             most = min(rows_max, _SAMPLE_BYTES_MAX // max(1, row_bytes))
             for requests in _batches(runtime.form, most, size):
@@ -183,7 +179,7 @@ def steps(files: Files, clock: Clock, load: Load, rows_max: int) -> Iterator[Che
 
 def _too_large(row_bytes: int) -> Problem:
     said = f"one row of its inputs takes {row_bytes} bytes by what it declares"
-    return Problem(TOO_LARGE, f"{said}: at most {_SAMPLE_BYTES_MAX} are tried")
+    return Problem(TOO_LARGE, f"{said}, and no more than {_SAMPLE_BYTES_MAX} are tried")
 
 
 def _batches(form: Form, rows_max: int, size: int) -> Iterator[list[tuple[int, int]]]:

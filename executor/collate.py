@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from executor.core.values import Answer
+from executor.frames import PADDED_BYTES_MAX
 from executor.model import FREE, Tensor
 from raftbatch import tensors
 from raftbatch.errors import InvalidRequest
@@ -29,10 +30,6 @@ from raftbatch.signatures import Room, bucket, rooms
 
 INVALID_INPUT = "invalid_input"
 BF16 = "BF16"
-
-PADDED_BYTES_MAX = 256 << 20
-"""What the padded inputs of requests that run together take, unless the configuration says
-otherwise: four times of what a batch may carry by default."""
 
 _EMPTY_BYTES_MAX = 1 << 20  # of a row, were no dimension 0: an honest one is a sequence of nothing
 
@@ -308,13 +305,10 @@ def _check_room(
 def _elements(declared: Tensor, tensor: tensors.Tensor, rows: int, room: Room | None) -> list[Any]:
     """Return, for each row, its one element, or the list of them."""
     flat: list[Any] = list(tensors.elements(tensor))
-    if (
-        room is not None
-        and room.length is not None
-        and max(map(len, flat), default=0) > room.length
-    ):
+    longest = max(map(len, flat), default=0)
+    if room is not None and room.length is not None and longest > room.length:
         raise InvalidRequest(
-            f"{declared.name!r} has an element of {max(map(len, flat))} bytes, and the signature "
+            f"{declared.name!r} has an element of {longest} bytes, and the signature "
             f"of its batch has room for {room.length}"
         )
     if declared.text:

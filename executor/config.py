@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from executor.core.values import ModelId
-from executor.frames import Load
+from executor.frames import PADDED_BYTES_MAX, Load
 from executor.model import tensors_of
 from raftbatch.config import Certificates, ClusterFile
 from raftbatch.errors import InvalidRequest
@@ -48,7 +48,6 @@ _KEYS = (
     "options",
 )
 _MEMORY_BYTES_MAX = 1 << 50
-_PADDED_BYTES_MAX = 256 << 20
 _REPORT_BYTES_MAX = 24 << 20  # `record_bytes_max` of a leader, unless the file says otherwise
 _REPORT_BYTES = 1 << 16  # of a report that holds one result: all but the result
 _TIMEOUT_US = Model("", "").execution_timeout_microseconds
@@ -198,7 +197,7 @@ def _model(name: str, of_model: Table, own: Table) -> ModelConfig:
         own.text("device") if "device" in own.values else "",
         own.table("options").values,
         memory_bytes_max=_between(own, "memory_bytes_max", 0, 0, _MEMORY_BYTES_MAX),
-        padded_bytes_max=_between(own, "padded_bytes_max", _PADDED_BYTES_MAX, 1, _MEMORY_BYTES_MAX),
+        padded_bytes_max=_between(own, "padded_bytes_max", PADDED_BYTES_MAX, 1, _MEMORY_BYTES_MAX),
     )
     timeout_us = of_model.whole("execution_timeout_microseconds", _TIMEOUT_US)
     return ModelConfig(load, instances, prefetch, timeout_us / 1e6)

@@ -25,6 +25,10 @@ from raftbatch.tensors import RANK_MAX, TENSORS_MAX
 
 LENGTH = struct.Struct("<I")
 
+PADDED_BYTES_MAX = 256 << 20
+"""What the padded inputs of requests that run together take, unless the configuration says
+otherwise: four times of what a batch may carry by default."""
+
 PIPE_CLOSED = 97
 """Exit status of a child that finds its own end of a pipe closed, as a model can do."""
 
@@ -64,7 +68,7 @@ class Load:
     options: Mapping[str, Any]
     result_bytes_max: int = 24 << 20
     memory_bytes_max: int = 0
-    padded_bytes_max: int = 256 << 20
+    padded_bytes_max: int = PADDED_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,10 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from chaos.mutation import install
 from chaos.worlds.owners import VARIABLE, own_name
+from raftbatch.closing import Closing
 
 _ROOT = Path(__file__).parents[2]
 _ALL_OF_SERVE = (
@@ -95,7 +94,7 @@ class Forked:
             time.sleep(_LOOK_S)
 
 
-class Forks:
+class Forks(Closing):
     """See the module's docstring. Leaving it ends all of them.
 
     Args:
@@ -117,17 +116,8 @@ class Forks:
             start_new_session=True,
         )
 
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End all."""
+    def close(self) -> None:
+        """End all. Harmless when repeated."""
         for each in self._started:
             each.kill()
         assert self._forker.stdin is not None

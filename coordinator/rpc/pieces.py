@@ -24,8 +24,9 @@ if TYPE_CHECKING:  # it is named in annotations alone
     _Starts = RepeatedCompositeFieldContainer[pb.Assignment]
 
 PIECE_BYTES = 8 << 20
-_REQUEST_BYTES = 36  # what a request takes beside its own bytes: numbers, lengths
 """What a piece holds at most, unless it is one request's."""
+
+_REQUEST_BYTES = 36  # what a request takes beside its own bytes: numbers, lengths
 
 _REASONS = {
     LapseReason.EXECUTOR_LOST: pb.LAPSE_REASON_EXECUTOR_LOST,

@@ -28,18 +28,12 @@ from raftbatch.cli.failing import say
 from raftbatch.cli.tensors import inputs_of, print_outputs
 from raftbatch.cli.text import printable
 from raftbatch.cli.waiting import after_s, say_if_nobody_runs
-from raftbatch.errors import (
-    NoLeader,
-    OutcomeForgotten,
-    RaftbatchError,
-    UnknownModel,
-)
+from raftbatch.errors import NoLeader, OutcomeForgotten, RaftbatchError, UnknownModel
 
 if TYPE_CHECKING:
     from raftbatch.client import Client, ClientOptions
 
 T = TypeVar("T")
-
 
 EXITS = """\
 

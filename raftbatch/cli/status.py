@@ -329,9 +329,8 @@ def again(executors: int) -> str:
     """Return what executors do that run a model and do not have it ready; empty: there is none."""
     if not executors:
         return ""
-    return f"{counted(executors, 'executor')} {'has' if executors == 1 else 'have'} it and " + (
-        "is starting it again" if executors == 1 else "are starting it again"
-    )
+    does = "has it and is" if executors == 1 else "have it and are"
+    return f"{counted(executors, 'executor')} {does} starting it again"
 
 
 def _row(answer: StatusReply) -> tuple[list[str], str]:

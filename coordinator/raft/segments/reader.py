@@ -7,7 +7,7 @@ read: the journal has made it from the index. Called by: the journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -109,29 +109,24 @@ def read_entries(
     """
     entries: list[Entry] = []
     for piece in pieces:
-        found = _read_piece(files, directory, piece, bytes_max)
-        entries += found
-        bytes_max -= sum(record_bytes(len(entry.data)) for entry in found)
-        if bytes_max <= 0:
-            break
+        with closing(_read_piece(files, directory, piece)) as found:
+            for entry in found:
+                entries.append(entry)
+                bytes_max -= record_bytes(len(entry.data))
+                if bytes_max <= 0:  # what is behind is not looked at: it may be long
+                    return tuple(entries)
     return tuple(entries)
 
 
-def _read_piece(files: Files, directory: str, piece: Piece, bytes_max: int) -> list[Entry]:
-    """Read one piece: its entries from `first` to `last`, until they reach `bytes_max`."""
+def _read_piece(files: Files, directory: str, piece: Piece) -> Generator[Entry, None, None]:
+    """Read one piece: yield its entries from `first` to `last`."""
     path = join(directory, segment_name(piece.seq))
     try:
         with (
             disk_errors(f"reading {path}", retryable=True),
             closing(files.open(path, "read")) as file,
         ):
-            entries = []
-            for entry in _entries(path, file, piece):
-                entries.append(entry)
-                bytes_max -= record_bytes(len(entry.data))
-                if bytes_max <= 0:  # what is behind is not looked at: it may be long
-                    break
-            return entries
+            yield from _entries(path, file, piece)
     except TryLater as error:
         raise Overloaded(str(error), retry_after_ms=RETRY_AFTER_MS) from None
     except DiskFailed as error:
