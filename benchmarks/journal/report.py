@@ -160,14 +160,15 @@ def append_series(case: Case, rounds: Sequence[tuple[JournalRun, dict[Form, Bare
 def _attainable_s(case: Case, journal: JournalRun, bare: BareRun) -> float:
     """Return the time for the same CPU work and the same syncs, nothing else being waited for.
 
-    The worker encodes, then syncs. Beside a sync the loop can work, unless all
-    appends wait for that; beside the encoding it cannot: one interpreter, one lock.
-    What CPU time the bare system calls take is in their time already.
+    The worker encodes, then syncs. Beside a sync the loop can work for the appends that do
+    not wait for it; beside the encoding it cannot: one interpreter, one lock. What CPU time
+    the bare system calls take is in their time already.
     """
     encoding_s = max(journal.job_cpu_s - bare.cpu_s, 0.0)
-    if case.arrival is Arrival.TOGETHER:
-        return encoding_s + bare.seconds + journal.loop_cpu_s
-    return encoding_s + max(bare.seconds, journal.loop_cpu_s)
+    group = case.total / len(journal.groups)
+    beside = min(max(case.waiting / group - 1, 0.0), 1.0)
+    together_s = bare.seconds + journal.loop_cpu_s
+    return encoding_s + together_s - beside * min(bare.seconds, journal.loop_cpu_s)
 
 
 def _latency(values: array[float], per_cent: float) -> float:
