@@ -42,7 +42,7 @@ class Arrival(StrEnum):
     TOGETHER = "together"
     """All at once: each group holds all of them, and nothing can go on beside a sync."""
     STAGGERED = "staggered"
-    """In two halves: one gathers while the other is first synced. They may come to share a group."""
+    """In two halves: one gathers while the other is first synced; they may come to share groups."""
 
 
 @dataclass(slots=True)
