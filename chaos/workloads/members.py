@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _BETWEEN_S = 0.5
 _LOOK_S = 0.2
-_STEP_S = 20.0  # for one step of a change to be seen, under faults; it goes on after the heal
-_END_S = 60.0  # for what cannot be left as it is, once all is healed
 _REFUSED_S = 15.0  # for a node to refuse its start: its founder may be silent for ten
 _TOLD_S = 3.0  # of one command
 _NODES_MIN, _EXECUTORS_MIN = 3, 1
@@ -112,18 +110,19 @@ async def _remove(scene: Scene, node: str) -> None:
             world.join(node)  # too few would have been left
             return
         if scene.calm.is_set():
-            end = end or time.monotonic() + _END_S
+            end = end or time.monotonic() + scene.limits.change_s
             if time.monotonic() > end:
                 scene.broken("stuck-change", f"nobody knows whether {node} was removed")
                 return
         await asyncio.sleep(_BETWEEN_S)
     scene.counts["removed"] += 1
-    ending = await asyncio.to_thread(world.wait_end, node, _STEP_S)
+    step_s = scene.limits.step_s
+    ending = await asyncio.to_thread(world.wait_end, node, step_s)
     if not ending:
         await scene.healed()
-        ending = await asyncio.to_thread(world.wait_end, node, _STEP_S)
+        ending = await asyncio.to_thread(world.wait_end, node, step_s)
     if not ending:
-        scene.broken("runs-though-removed", f"{node} goes on {_STEP_S:g} s after all was healed")
+        scene.broken("runs-though-removed", f"{node} goes on {step_s:g} s after all was healed")
         await asyncio.to_thread(world.kill, node)
     while not await _forget(scene, node):  # noqa: ASYNC110 - nothing tells of a disk's heal
         await asyncio.sleep(_BETWEEN_S)
@@ -191,7 +190,7 @@ async def _told(scene: Scene, *words: str) -> int:
 
 async def _seen(scene: Scene, is_so: Callable[[], bool]) -> bool:
     """Wait until something is seen, not for ever; return whether it is."""
-    end = time.monotonic() + _STEP_S
+    end = time.monotonic() + scene.limits.step_s
     while not await asyncio.to_thread(is_so):
         if time.monotonic() > end or scene.calm.is_set():
             return False

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from chaos.checkers.process_values import Finding
 from chaos.history import Event, History
+from chaos.limits import Limits
 from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, RequestCancelled, RequestFailed, Result
 from raftbatch.errors import DeadlineExceeded, RaftbatchError
@@ -148,6 +149,7 @@ class Scene:
         calm: set when operators are to leave the cluster alone: it is to heal.
         whole: set once all faults are undone.
         findings: broken promises that a workload has seen itself.
+        limits: how long operators wait for what may never come.
         number: ids that were given out.
     """
 
@@ -162,6 +164,7 @@ class Scene:
     calm: asyncio.Event
     whole: asyncio.Event = field(default_factory=asyncio.Event)
     findings: list[Finding] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
     number: int = 0
 
     def has_ended(self) -> bool:
