@@ -13,11 +13,12 @@ from __future__ import annotations
 import sys
 
 from chaos.bugs import Broken
+from chaos.bugs.members import MEMBERS
 from chaos.bugs.nodes import DISKS, NODES
 from chaos.bugs.requests import REQUESTS
 from chaos.mutation import install
 
-BROKEN = {each.name: each for each in (*REQUESTS, *NODES)}
+BROKEN = {each.name: each for each in (*REQUESTS, *NODES, *MEMBERS)}
 """Those that a run of clients and nemeses finds."""
 
 OF_DISKS = {each.name: each for each in DISKS}

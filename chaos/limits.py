@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where one is over, a promise is broken, but for `calm_s` and `step_s`.
+    """Where one is over, a promise is broken, but for those of `calm_s`, `step_s`
+    and `refuse_s`.
 
     Attributes:
         answers_s: how long calls may last once all is healed: log time, backoffs, retries.
@@ -21,6 +22,8 @@ class Limits:
             and at most 15 s.
         step_s: for one step of a change of members to be seen, under faults; it goes on after the
             heal.
+        gone_s: for a node that was removed to end, under faults, and once more after the heal.
+        refuse_s: for a node to refuse its start: its founder may be silent for ten.
         change_s: for what cannot be left as it is of a change, once all is healed.
     """
 
@@ -30,4 +33,6 @@ class Limits:
     stop_s: float = 30.0
     calm_s: float = 3.0
     step_s: float = 20.0
+    gone_s: float = 20.0
+    refuse_s: float = 15.0
     change_s: float = 60.0

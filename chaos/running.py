@@ -192,7 +192,7 @@ class Run:
         load = asyncio.ensure_future(plan.workload.run(scene))
         try:
             self._enter("safety")
-            await self._safety(load)
+            await self._safety(load, scene)
             self._enter("heal")
             calm.set()
             self._is_healed = await self._heal()
@@ -214,11 +214,11 @@ class Run:
         # Each begins at another node, and learns of the others.
         addresses = list(self._world.addresses)
         turn = number % len(addresses)
-        options = ClientOptions(patience_s=patience_s, acknowledges=False)
+        options = ClientOptions(patience_s=patience_s, acknowledges=False, tls=self._world.tls)
         client = AsyncClient(addresses[turn:] + addresses[:turn], options)
         return Caller(name, client, self._history, self._counts)
 
-    async def _safety(self, load: asyncio.Future[None]) -> None:
+    async def _safety(self, load: asyncio.Future[None], scene: Scene) -> None:
         """Let strikes and their heals come at their times."""
         plan = self._plan
         due: list[tuple[float, int, bool]] = []
@@ -228,7 +228,7 @@ class Run:
         due.append((plan.time_s, len(plan.strikes), False))
         began = time.monotonic()
         for at_s, place, begins in sorted(due):
-            while (left_s := began + at_s - time.monotonic()) > 0:
+            while (left_s := began + at_s - time.monotonic()) > 0 and not scene.enough.is_set():
                 await asyncio.sleep(min(left_s, _STEP_S))
                 if load.done():
                     await load
@@ -298,7 +298,9 @@ class Run:
                 Finding("not-alive", f"a request after the heal was answered by {said}")
             )
         self._counts["alive_ms"] = int((time.monotonic() - began) * 1000)
-        calm_s = max(self._plan.time_s / 5, self._plan.limits.calm_s)
+        calm_s = self._plan.limits.calm_s
+        if not scene.enough.is_set():
+            calm_s = max(self._plan.time_s / 5, calm_s)
         await asyncio.sleep(min(calm_s, _CALM_S_MAX))
 
     async def _end(self, load: asyncio.Future[None]) -> None:

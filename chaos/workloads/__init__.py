@@ -23,6 +23,7 @@ class Workload:
         description: in a line.
         run: does it, until the scene is over and all that was begun has ended.
         spare_nodes, spare_executors: how many more than there are in the beginning it may start.
+        is_drawn: whether a swarm's seeds may draw it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Workload:
     run: Callable[[Scene], Awaitable[None]]
     spare_nodes: int = 0
     spare_executors: int = 0
+    is_drawn: bool = True
 
 
 WORKLOADS = {
@@ -51,6 +53,13 @@ WORKLOADS = {
             members.membership,
             spare_nodes=2,
             spare_executors=1,
+        ),
+        Workload(
+            "each-change",
+            "coordinators are added, removed and wiped, once in each way, in a fixed order",
+            members.each_change,
+            spare_nodes=2,
+            is_drawn=False,
         ),
         Workload("soak", "all that clients do, mixed", clients.soak),
     )

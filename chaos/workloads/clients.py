@@ -33,6 +33,11 @@ async def submit(scene: Scene) -> None:
     await side_by_side([scene.repeat(partial(_submit_one, scene), scene.width), _steady(scene)])
 
 
+async def submit_little(scene: Scene) -> None:
+    """Do the same one by one: for what is about something else."""
+    await side_by_side([scene.repeat(partial(_submit_one, scene), 1), _steady(scene)])
+
+
 async def _steady(scene: Scene) -> None:
     """Submit at a rate of its own, some at most; what is refused is not asked for again.
 
@@ -40,7 +45,7 @@ async def _steady(scene: Scene) -> None:
     so never hears it lie; and what is asked for until it is there tells nothing of refusals.
     """
     under_way = 0
-    client = Plain("p1", scene.world.addresses, scene.history, scene.counts)
+    client = Plain("p1", scene.world.addresses, scene.world.tls, scene.history, scene.counts)
 
     async def one() -> None:
         nonlocal under_way

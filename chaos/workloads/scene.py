@@ -146,6 +146,7 @@ class Scene:
         counts: what came of all calls.
         width: how much is under way at one time: workloads take it as their measure.
         over: set when nothing new is to be begun.
+        enough: set by a workload to which more of the safety phase is of no use.
         calm: set when operators are to leave the cluster alone: it is to heal.
         whole: set once all faults are undone.
         findings: broken promises that a workload has seen itself.
@@ -163,6 +164,7 @@ class Scene:
     over: asyncio.Event
     calm: asyncio.Event
     whole: asyncio.Event = field(default_factory=asyncio.Event)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
     findings: list[Finding] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     number: int = 0

@@ -118,8 +118,12 @@ def test_request_after_the_heal_has_to_be_answered(
         return SimpleNamespace(kind=kind, value={"slug": "no_leader"})
 
     scene = SimpleNamespace(
-        callers=[SimpleNamespace(infer=infer)], new_id=lambda: "r1", text=lambda _: "r1|ok|"
+        callers=[SimpleNamespace(infer=infer)],
+        new_id=lambda: "r1",
+        text=lambda _: "r1|ok|",
+        enough=asyncio.Event(),
     )
+    scene.enough.set()
     run = run_of(World())
     asyncio.run(run._alive(cast("Scene", scene)))
     assert [each.rule for each in run._failed] == ([] if kind == "ok" else ["not-alive"])
