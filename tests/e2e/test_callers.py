@@ -51,9 +51,12 @@ inputs = [{{ name = "text", datatype = "BYTES", dims = [-1] }}]
 max_batch_size = 8
 requests_waiting_max = 16
 {TEXT}
+[models.nobodys]
+{TEXT}
 """
 NAMES = ("echo", "single", "patient", "shaped", "small")
 STORM = 500
+AWAY_MS = 10_000
 TRIES_MAX = 20
 
 
@@ -167,10 +170,18 @@ async def most_clients_disconnect(stage: Stage) -> None:
         await client.close()
         gone = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in gone} == {OutcomeUnknown}
+    left_ms = (await stage.scheduler()).at_ms
     stage.executor.may_report.set()
     values = [f"{n}" for n in range(20)]
     assert [each.value for each in await asyncio.gather(*asked[4])] == values
-    # What the others had asked for has run in vain; they come back, and get all of the next wave.
+    # While they are away whoever stayed is served, and what they had asked for runs in vain.
+    while (await stage.scheduler()).at_ms < left_ms + AWAY_MS:
+        served = [clients[4].infer("echo", value) for value in values]
+        assert [each.value for each in await asyncio.gather(*served)] == values
+        with pytest.raises(DeadlineExceeded):  # nobody runs it: a second passes, of log time
+            await clients[4].infer("nobodys", "x", timeout_s=1.0)
+    assert (await stage.scheduler()).requests == 0
+    # They come back, and get all of the next wave.
     again = [AsyncClient(stage.client.addresses) for _ in clients[:4]] + clients[4:]
     wave = [client.infer("echo", value) for client in again for value in values]
     assert [each.value for each in await asyncio.gather(*wave)] == values * 5
