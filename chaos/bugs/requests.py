@@ -52,18 +52,20 @@ _SMALL = (
     ),
     mutant(
         "some-are-admitted-by-another-name-too",
-        "coordinator.leader",
-        "        inbox.add_request(name, admission, size, done)\n",
-        "        inbox.add_request(name, admission, size, done)\n"
+        "coordinator.intake",
+        "    inbox.add_requests(admissions, names, sizes, dones)\n",
+        "    inbox.add_requests(admissions, names, sizes, dones)\n"
+        "    for name, each, size in zip(names, admissions, sizes):\n"
         "        if name.endswith('7'):\n"
-        "            other = admission._replace(request_id=admission.request_id + 'x')\n"
+        "            other = each._replace(request_id=each.request_id + 'x')\n"
         "            inbox.add_request(name + 'x', other, size, lambda _: None)\n",
     ),
     mutant(
         "results-in-another-order",
         "executor.core.reports",
         '            results=[b"" if answer.code else answer.result for _, answer in part],\n',
-        '            results=[b"" if x.code else x.result for _, x in part][::-1],\n',
+        '            results=[b"" if x.code else x.result for _, x in part]\n'
+        "            [:: -1 if held.given.batch % 3 == 0 else 1],\n",
     ),
 )
 
