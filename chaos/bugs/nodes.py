@@ -116,11 +116,12 @@ NODES = (
             "leader-bug",
             "lost-entry",
             "not-alive",
+            "ran-unassigned",
             "stuck-call",
             "two-leaders",
             "unreadable-log",
         ),
-        perhaps=("false-outcome", "lost-ticket", "miscounted", "ran-unassigned", "stuck-request"),
+        perhaps=("false-outcome", "lost-ticket", "miscounted", "stuck-request"),
         limits=_AT_ONCE,
     ),
     Broken(
