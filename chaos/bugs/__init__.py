@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from chaos.limits import Limits
 from chaos.mutation import Mutant
 
-SOON = Limits(answers_s=10.0, idle_s=3.0)
+SOON = Limits(answers_s=6.0, idle_s=1.0, calm_s=1.0)
 """Enough for what is answered at all."""
 
 

@@ -18,7 +18,7 @@ _SKIPS = mutant(
     "        ):\n",
 )
 
-_AT_ONCE = Limits(answers_s=3.0, idle_s=1.0, heal_s=8.0, stop_s=5.0, calm_s=1.0)
+_AT_ONCE = Limits(answers_s=2.0, idle_s=1.0, heal_s=4.0, stop_s=4.0, calm_s=1.0)
 
 _CARELESS = (
     mutant(  # n1 goes on: it reads nothing of that again

@@ -30,15 +30,10 @@ has to load the model, for the batch, its halves and theirs."""
 
 async def submit(scene: Scene) -> None:
     """Submit; again under the same id; under a taken id; read the outcome, perhaps twice."""
-    await side_by_side([scene.repeat(partial(_submit_one, scene), scene.width), _steady(scene)])
+    await side_by_side([scene.repeat(partial(_submit_one, scene), scene.width), steady(scene)])
 
 
-async def submit_little(scene: Scene) -> None:
-    """Do the same one by one: for what is about something else."""
-    await side_by_side([scene.repeat(partial(_submit_one, scene), 1), _steady(scene)])
-
-
-async def _steady(scene: Scene) -> None:
+async def steady(scene: Scene) -> None:
     """Submit at a rate of its own, some at most; what is refused is not asked for again.
 
     Whoever waits for outcomes asks a leader that can commit nothing any more for nothing new, and

@@ -42,7 +42,7 @@ async def membership(scene: Scene) -> None:
 
 async def each_change(scene: Scene) -> None:
     """Let clients submit, and coordinators be changed once in each way, in a fixed order."""
-    await side_by_side([clients.submit_little(scene), _each_change(scene)])
+    await side_by_side([clients.steady(scene), _each_change(scene)])
 
 
 async def _each_change(scene: Scene) -> None:
