@@ -43,7 +43,7 @@ WORKLOADS = {
         Workload("cancel", "cancel in each stage, before it comes, and in storms", clients.cancel),
         Workload("deadline", "short timeouts, more than executors can do", clients.deadline),
         Workload("overload", "three times what executors can do", clients.overload),
-        Workload("poison", "requests that raise, exit, crash and hang the model", clients.poison),
+        Workload("poison", "requests that raise, exit, crash, hang and eat memory", clients.poison),
         Workload("long", "requests that run for seconds", clients.long),
         Workload("drain", "executors leave in good order and come back", operators.drain),
         Workload("rolling", "each node in turn is stopped and started", operators.rolling),
