@@ -217,8 +217,8 @@ JOURNAL = [
     Mutant(
         "stalled-group-not-taken-back",
         "coordinator.raft.journal",
-        "            self._waiting = self._groups.take_back() + self._waiting\n",
-        "            self._waiting = self._waiting + self._groups.take_back()\n",
+        "            self.waiting = self._groups.take_back() + self.waiting\n",
+        "            self.waiting = self.waiting + self._groups.take_back()\n",
         29,
     ),
     Mutant(
@@ -232,7 +232,8 @@ JOURNAL = [
         "next-group-durable-with-the-last",
         "coordinator.raft.journal",
         "        self.durable = report.lsn\n",
-        "        self.durable = report.lsn if self._jobs == 0 else self.lsn - len(self._waiting)\n",
+        "        jobs, waiting = self._groups.jobs, len(self.waiting)\n"
+        "        self.durable = report.lsn if jobs == 0 else self.lsn - waiting\n",
         2,
     ),
     Mutant(

@@ -278,7 +278,7 @@ def test_memory_is_bounded_by_the_limits() -> None:
     assert journal.tail(1, 1) == ()
     anchors = len(journal._index._indices)
     assert anchors <= len(journal.spans()) + 1000 * 352 // ANCHOR_BYTES
-    assert not journal._waiting
+    assert not journal.waiting
 
 
 def test_offsets_have_64_bits() -> None:
