@@ -139,6 +139,14 @@ class Driver:
         if self._has_handled(handle) and not self._has_only_learnt:
             self.pump_soon()
 
+    def message(self, handle: Callable[[], object]) -> None:
+        """Let the core handle a message, then do at once what follows, unless that is due.
+
+        Few come together, and somebody waits: a turn of the loop would cost both ends more.
+        """
+        if self._has_handled(handle) and not (self._is_pump_due or self._has_only_learnt):
+            self._pump()
+
     def came(self, peer: NodeId, incarnation: int) -> None:
         """Take in a new connection."""
         self.transport.came(peer, incarnation)

@@ -65,7 +65,7 @@ class Journal:
         lsn: of the newest change.
         durable: LSN up to which all changes are durable.
         waiting: changes since the last `flush`.
-        space: how much room the disk has, as of the last group, or the last `flush`
+        space: how much room the disk has, as of about the last group, or the last `flush`
             of nothing where there was too little.
         pending_bytes: size of the changes that are not durable yet.
         stalled: why what waits cannot be written now; None if it can.
@@ -319,7 +319,7 @@ class Journal:
         """Look again how much room there is, if there was too little: no group may come."""
         if self.space is not Space.ROOMY and not (self._is_measuring or self.failure):
             self._is_measuring = True
-            self._writing.submit(self._writer.note, self._has_measured)
+            self._writing.submit(self._writer.look, self._has_measured)
 
     def close(self) -> bool:
         """End: wait for the group being written, drop what waits, close the files.

@@ -360,7 +360,7 @@ class ReplicatedLog:
         if isinstance(message, Digests):
             driver.event(lambda: driver.heard(peer, message))
         else:
-            driver.event(lambda: driver.transport.arrived(peer, message))
+            driver.message(lambda: driver.transport.arrived(peer, message))
 
     def connected(self, peer: NodeId, incarnation: int) -> None:
         """Take in that there is a new connection to a peer, and to which life of it."""
