@@ -166,7 +166,7 @@ JOURNAL = [
         _SEGMENTS + "recovery",
         "        segment.datasync()\n",
         "",
-        60,
+        45,
     ),
     Mutant(
         "dropped-before-durable",
@@ -241,7 +241,7 @@ JOURNAL = [
         _SEGMENTS + "writer",
         "        return Report(self._cursor.lsn, ends[done], events, stalled)",
         "        return Report(operations[-1].lsn, ends[done], events, stalled)",
-        0,
+        3,
     ),
 ]
 

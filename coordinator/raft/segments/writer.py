@@ -46,11 +46,10 @@ from raftbatch.world import Buffer, File, Files, World, join
 
 _PAGE_BYTES = 4096
 _CACHED_BYTES_MAX = 1 << 20
-"""How much of what was written and synced the system may hold on to. What is newest is in
-our own memory, what is older is seldom read: left alone, the journal would take all the
-memory there is, a fresh page for each that is written. On a virtual machine, whose host
-has to find each such page too, that took up to 100 us for 48 KiB in place of 7; to give
-the pages back takes 5."""
+"""How much of what was written and synced the system may hold on to. What is newest is in our own
+memory, what is older is seldom read: left alone, the journal would take all the memory there is.
+On a virtual machine, whose host has to find each fresh page too, that took up to 100 us for 48 KiB
+in place of 7; to give the pages back takes 5."""
 _LOOK_NS = 10_000_000
 """How long what was seen of the room on the disk counts. To look takes as long as to write a small
 group, where nothing is in the processor's caches: after each it made a lone entry 7 % slower."""
@@ -211,11 +210,7 @@ class SegmentWriter:
             self.look()
 
     def look(self) -> None:
-        """Look how much room is left.
-
-        Raises:
-            DiskFailed: the node must stop.
-        """
+        """Look how much room is left. Raises: see `note`."""
         with disk_errors(f"reading the space left at {self._directory}"):
             self.disk.space_left = self._files.space_left(self._directory)
         self._look_ns = self._world.clock.monotonic_ns() + _LOOK_NS
