@@ -119,6 +119,14 @@ def test_follower_says_what_it_holds_before_it_applies_what_it_heard_with_it(sce
     assert scene.took_place() == [AppendReply(1, 4, 0, 0, 0, 0), b"second"]
 
 
+def test_what_follows_from_a_message_is_not_put_off(scene: Scene) -> None:
+    """Not even to the next turn of the loop: what it brought is on its way to the disk."""
+    message = follow(scene)
+    scene.says(N2, message)
+    journal = scene.log._driver.journal
+    assert (journal.last_index, len(journal.waiting)) == (4, 0)
+
+
 def test_follower_applies_what_comes_without_entries_at_once(scene: Scene) -> None:
     follow(scene)
     scene.machine.speed = HUNG
