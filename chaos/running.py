@@ -238,8 +238,8 @@ class Run:
                 await self._strike(place, plan.strikes[place])
             else:
                 await self._undo(place)
-        end, due = time.monotonic() + _MORE_S_MAX, plan.limits.outcomes_min
-        while self._outcomes() < due and time.monotonic() < end:  # noqa: ASYNC110 - it is told by none
+        end, least = time.monotonic() + _MORE_S_MAX, plan.limits.outcomes_min
+        while self._outcomes() < least and time.monotonic() < end:  # noqa: ASYNC110 - it is told by none
             await asyncio.sleep(_STEP_S)
 
     async def _strike(self, place: int, strike: Planned) -> None:
