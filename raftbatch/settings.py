@@ -44,10 +44,14 @@ class TenantLimits:
 class Policy:
     """The limits of a cluster. Everything is bounded by something here.
 
-    What the state may hold has to fit into a snapshot (`snapshot_bytes_max`, 512
+    What the state may hold has to fit into a snapshot (`snapshot_bytes_max`, 768
     MiB by default). By the defaults that is, in MiB: 128 of payloads, 128 of
-    outcomes, 16 in quarantine, some 200 for 2,000,000 ids that are known, of some
-    100 bytes each, and some 30 for what is said of 200,000 waiting requests.
+    outcomes, 245 for 2,000,000 ids that are known, of up to 128 bytes each, 55 for
+    what is said of 200,000 waiting requests, 55 for 1,000 requests in quarantine
+    with their payloads, 63 for 1,000 executors, and 24 for settings and for what is
+    said of batches that failed. Texts that take more than is allowed for count
+    toward the bytes of what they belong to, and long ids as several: see
+    `coordinator.core.texts`, and docs/LIMITS.md.
 
     Attributes:
         requests_waiting_max: requests without an outcome, in all.

@@ -114,6 +114,8 @@ class State:
         all_use, tenant_use, model_use: what waits.
         outcome_bytes: of outcomes that are kept.
         tenant_outcomes: the same, by tenant; none is 0.
+        outcome_texts: what texts of those take beyond what is allowed for them; see `texts`.
+        id_texts: the same of known ids: their names, and codes of their outcomes.
         quarantine_bytes: of payloads in quarantine.
         overlaid: names of tables that were captured and are not plain again yet.
     """
@@ -130,6 +132,7 @@ class State:
         "ended",
         "executors",
         "feature_level",
+        "id_texts",
         "index",
         "leader",
         "model_use",
@@ -141,6 +144,7 @@ class State:
         "oldest_ended",
         "oldest_kept",
         "outcome_bytes",
+        "outcome_texts",
         "overlaid",
         "policy",
         "quarantine",
@@ -180,6 +184,7 @@ class State:
         self.tenant_use: dict[str, TenantUse] = {}
         self.model_use: dict[ModelId, ModelUse] = {}
         self.outcome_bytes = self.quarantine_bytes = 0
+        self.outcome_texts = self.id_texts = 0
         self.tenant_outcomes: dict[str, int] = {}
         self.overlaid: tuple[str, ...] = ()
 

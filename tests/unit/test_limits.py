@@ -130,7 +130,9 @@ def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_pat
             "[policy]\nbytes_waiting_max = 500_000_000\n",
             (
                 "policy.bytes_waiting_max, outcome_bytes_max, quarantine_bytes_max, "
-                "dedupe_entries_max and requests_waiting_max cannot be reached together"
+                "dedupe_entries_max, requests_waiting_max, quarantine_requests_max and "
+                "executors_max cannot be reached together: the state would take up to 1096256768 "
+                "bytes, and storage.snapshot_bytes_max = 805306368"
             ),
         ),
         (
