@@ -22,7 +22,7 @@ from coordinator.node import Node
 from coordinator.refusing import told_leader
 from coordinator.rpc import values
 from coordinator.rpc.asks import ASKS_MAX, bounded
-from coordinator.rpc.callers import caller, open_calls, open_sessions
+from coordinator.rpc.callers import note, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.given_up import GivenUp
@@ -154,7 +154,7 @@ class GatewayService:
         context: Context,
     ) -> None:
         """Serve one stream to its end."""
-        limits, who = self._node.config.sessions, caller(context)
+        limits, who = self._node.config.sessions, note(context)
         try:
             api = self._node.api
             self._sessions.begin(who)
@@ -217,7 +217,7 @@ class GatewayService:
 
     async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, or end the gRPC call with its error."""
-        who = caller(context)
+        who = note(context)
         try:
             self._calls.begin(who)
             try:
