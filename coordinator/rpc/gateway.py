@@ -26,6 +26,7 @@ from coordinator.rpc.callers import note, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.given_up import GivenUp
+from coordinator.rpc.listing import models_page
 from coordinator.rpc.session import Session
 from coordinator.submission import Submission
 from raftbatch.errors import Fatal, RaftbatchError
@@ -192,11 +193,14 @@ class GatewayService:
         """Say which model versions there are."""
 
         async def models() -> pb.ModelsReply:
-            found = self._node.models(request.name)
-            return pb.ModelsReply(
-                models=[values.model_message(*each) for each in found],
-                index=self._node.replica.index,
-            )
+            after = request.after_name, request.after_version
+            found = [
+                each
+                for each in self._node.models(request.name)
+                if (each[0].name, each[0].version) > after
+            ]
+            most = self._node.config.server.message_bytes_max
+            return models_page(found, self._node.replica.index, most)
 
         return await self._answered(context, models)
 

@@ -347,15 +347,21 @@ class NodeAddress(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class ModelsRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "after_name", "after_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    after_name: str
+    after_version: str
+    def __init__(self, name: _Optional[str] = ..., after_name: _Optional[str] = ..., after_version: _Optional[str] = ...) -> None: ...
 
 class ModelsReply(_message.Message):
-    __slots__ = ("models", "index")
+    __slots__ = ("models", "index", "more")
     MODELS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[_model_pb2.Model]
     index: int
-    def __init__(self, models: _Optional[_Iterable[_Union[_model_pb2.Model, _Mapping]]] = ..., index: _Optional[int] = ...) -> None: ...
+    more: bool
+    def __init__(self, models: _Optional[_Iterable[_Union[_model_pb2.Model, _Mapping]]] = ..., index: _Optional[int] = ..., more: bool = ...) -> None: ...
