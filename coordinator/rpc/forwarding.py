@@ -333,7 +333,8 @@ class Forwarder:
         items, self._queue = list(self._queue), deque()
         for (_, kind), run in groupby(items, lambda item: (item.tenant, item.kind)):
             together = list(run)
-            step = _GROUP_MAX if kind is Kind.SUBMIT else 1
+            most = min(_GROUP_MAX, self._node.config.scheduler.api.submissions_max)
+            step = most if kind is Kind.SUBMIT else 1
             for first in range(0, len(together), step):
                 group = [item for item in together[first : first + step] if not item.is_settled]
                 if group:
