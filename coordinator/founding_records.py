@@ -4,7 +4,7 @@ They follow the first Lead of all. From then on they live in the log, and what t
 says of them counts no more: they are changed through the cluster itself.
 
     [policy]                       keys as in docs/LIMITS.md
-    outcome_retention_ms = 600_000
+    outcome_retention_ms = 300_000
     [policy.tenants.NAME]          limits of one tenant, the three of what waits at least
     [models.NAME]                  keys as in docs/LIMITS.md; version = "1"
     max_batch_size = 64

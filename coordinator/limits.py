@@ -19,6 +19,9 @@ from coordinator.stated import EXECUTOR_BYTES_MAX, MESSAGES_BYTES_MAX, SETTINGS_
 from raftbatch.records import PutModel, PutPolicy
 from raftbatch.settings import Model, Policy
 
+_ID_MEMORY_BYTES = 450
+"""What a known id takes of memory, about."""
+
 _QUARANTINED_BYTES = 40 << 10
 """What a request in quarantine takes beside its payload, at most: its texts are not cut."""
 
@@ -41,6 +44,11 @@ def unreachable(config: NodeConfig) -> list[str]:
     return looked.found
 
 
+def rate_max(policy: Policy) -> int:
+    """Return how many requests a second a cluster bears for ever. Total. Deterministic."""
+    return policy.dedupe_entries_max * 1000 // policy.dedupe_retention_ms
+
+
 def sustained(config: NodeConfig) -> list[str]:
     """Return a sentence on what rate of requests the policy bears for ever; none of opaque nodes.
 
@@ -52,8 +60,10 @@ def sustained(config: NodeConfig) -> list[str]:
             most, kept_ms = record.policy.dedupe_entries_max, record.policy.dedupe_retention_ms
             found.append(
                 f"ids are known for dedupe_retention_ms = {kept_ms} after their outcomes: with "
-                f"dedupe_entries_max = {most} that bears {most * 1000 // kept_ms} requests/s for "
-                "ever; above that, new ones are refused in the end"
+                f"dedupe_entries_max = {most} that bears {rate_max(record.policy)} requests/s for "
+                f"ever, in some {most * _ID_MEMORY_BYTES // 1_000_000} MB of memory for ids; above "
+                "that, new ones are refused in the end. All that the policy lets in takes up to "
+                f"{state_bytes_max(record.policy)} bytes in a snapshot"
             )
     return found
 

@@ -102,10 +102,10 @@ class Policy:
     executors_max: int = 1000
     request_bytes_max: int = 16 * _MIB
     result_bytes_max: int = 16 * _MIB
-    outcome_retention_ms: int = 600_000
+    outcome_retention_ms: int = 300_000
     outcome_bytes_max: int = 128 * _MIB
     outcome_reserve_bytes: int = 128
-    dedupe_retention_ms: int = 900_000
+    dedupe_retention_ms: int = 360_000
     dedupe_entries_max: int = 2_000_000
     cancels_remembered_max: int = 1000
     quarantine_requests_max: int = 1000

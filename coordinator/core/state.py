@@ -33,6 +33,10 @@ ModelId = tuple[str, str]
 
 DIGEST_BYTES = 16
 
+POLICY_AT_FIRST = Policy(outcome_retention_ms=600_000, dedupe_retention_ms=900_000)
+"""What holds until the first PutPolicy, whatever the defaults of a release: older logs mean what
+they meant."""
+
 TABLES = ("requests", "ended", "batches", "executors", "models", "quarantine")
 """The tables, by the names of their attributes, in the order of a snapshot."""
 
@@ -170,7 +174,7 @@ class State:
         self.leader = ""
         self.next_request = self.next_batch = 1
         self.next_ended = self.oldest_kept = self.oldest_ended = 0
-        self.policy = Policy()
+        self.policy = POLICY_AT_FIRST
         self.deleting: dict[ModelId, None] = {}
         self.digest = bytes(DIGEST_BYTES)
         self.counters = Counters()
