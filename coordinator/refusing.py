@@ -7,10 +7,10 @@ answer that admits. Called by: `leader`. Total. Deterministic.
 from __future__ import annotations
 
 from coordinator.core import texts
-from coordinator.core.admission import ids_after_ms, is_never, why_never
+from coordinator.core.admission import is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.outlook import Outlook
-from coordinator.core.room import has_ids, has_room
+from coordinator.core.room import has_ids, outcomes_fill, share_is_filled
 from coordinator.core.state import State
 from coordinator.core.usage import Usage
 from coordinator.leader_parts import LeaderConfig, Log
@@ -83,8 +83,9 @@ def check_load(
     if verdict:
         state, (coming, of_coming) = outlook.state, outlook.coming(inbox.uses)
         names += of_coming
-        if verdict is Verdict.OVERLOADED and not has_ids(state, coming + 1, names):
-            retry_ms = ids_after_ms(state, now_ms)
+        about = coming + 1, names
+        tenant = admission.tenant
+        retry_ms = outlook.drained.retry_ms(state, verdict, now_ms, tenant, about) or retry_ms
         raise refused_for_load(state, verdict, admission, retry_ms, coming, names)
 
 
@@ -139,9 +140,9 @@ def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, 
 
 def _why_no_share(state: State, tenant: str) -> str:
     """Return what of a tenant's is full: what it left behind, or what it has waiting."""
-    own = Usage()
-    own.limit_by_tenant(state.policy, tenant)
-    if own.outcomes_max and 2 * state.tenant_outcomes.get(tenant, 0) > own.outcomes_max:
+    if share_is_filled(state, tenant):
+        own = Usage()
+        own.limit_by_tenant(state.policy, tenant)
         return (
             f"outcomes that {tenant} has not acknowledged fill what is kept of them for one tenant "
             f"(tenant_outcome_bytes_max = {own.outcomes_max}): it should acknowledge them; else "
@@ -158,8 +159,7 @@ def _why_no_room(state: State, coming: int, names: int) -> str:
             f"as many ids are known as may (dedupe_entries_max = {policy.dedupe_entries_max}): "
             f"each goes dedupe_retention_ms = {policy.dedupe_retention_ms} after its outcome"
         )
-    reserved = (state.all_use.requests + coming) * policy.outcome_reserve_bytes
-    if not has_room(state, coming + 1, names) and state.outcome_bytes > reserved:
+    if outcomes_fill(state, coming + 1):
         return (
             "outcomes that nobody has acknowledged fill what is kept of them (outcome_bytes_max = "
             f"{policy.outcome_bytes_max}): whoever asked for them should acknowledge them; else "

@@ -19,7 +19,7 @@ from coordinator.core.admission import has_share, retry_after_ms
 from coordinator.core.flights import Flight, InFlight
 from coordinator.core.placement import ExecutorView
 from coordinator.core.queues import ModelView
-from coordinator.core.room import has_room
+from coordinator.core.room import Drained, has_room
 from coordinator.core.state import ModelId, State
 from coordinator.core.table import ordered
 from coordinator.core.usage import Usage
@@ -64,6 +64,7 @@ class Outlook:
         backoff: log time and number of batches that wait for it, a heap.
         due: log time and key of windows that ripen then, a heap.
         rows: outstanding at all executors.
+        drained: when outcomes were acknowledged.
         is_stale: whether an own record was refused that never should be: nothing is
             decided until all that is in flight has been applied and this is built anew.
     """
@@ -84,6 +85,7 @@ class Outlook:
         self.backoff: list[tuple[int, int]] = []
         self.due: list[tuple[int, Key]] = []
         self.rows = 0
+        self.drained = Drained(state.now_ms)
         self.is_stale = False
         self._waiting_at: dict[int, ModelView] = {}
 
@@ -242,6 +244,8 @@ class Outlook:
             self.is_stale |= _is_bug(record, reply)
             if isinstance(record, r.Admit) and isinstance(reply, e.Verdicts):
                 self._land_admit(record, reply)
+            elif isinstance(record, r.Acknowledge | r.Forget):
+                self.drained.note(record, self.state.now_ms)
         # Before it lands: who ended in its Seals had been taken out of their windows already.
         for effect in applied.effects:
             self._follow(effect)

@@ -1,4 +1,7 @@
-"""A leader counts what texts take beyond their due: signatures, trace contexts, long ids."""
+"""A leader counts what texts take beyond their due, and says when room is to be expected.
+
+Signatures, trace contexts and long ids count; outcomes that nobody reads go with their retention.
+"""
 
 from __future__ import annotations
 
@@ -104,3 +107,62 @@ def test_cancels_of_long_ids_that_nobody_knows_count_as_several() -> None:
     with cancelling.taken(core.state, [("t", "x"), ("t", "y")]) as fourth:
         assert list(fourth) == [1], "as many ids are known as may"
     assert cancelling._names == 0
+
+
+FULL = Policy(outcome_bytes_max=4 * 128, outcome_reserve_bytes=128, outcome_retention_ms=200_000)
+SHARE = Policy(tenant_outcome_bytes_max=4 * 128, outcome_retention_ms=200_000)
+
+
+@pytest.mark.parametrize(("policy", "error"), [(FULL, Overloaded), (SHARE, QuotaExceeded)])
+def test_who_comes_when_outcomes_fill_what_is_kept_is_told_when_one_goes(
+    loop: VirtualLoop, policy: Policy, error: type[RaftbatchError]
+) -> None:
+    def refused() -> int:
+        with pytest.raises(error, match=r"has not acknowledged|nobody has acknowledged") as found:
+            scene.admit("more")
+        assert found.value.definite
+        return found.value.retry_after_ms
+
+    scene = Scene(loop)
+    scene.begin(r.PutPolicy(policy), put())
+    for name in "abcd":
+        scene.admit(name)
+        scene.settle()
+        scene.propose(r.Cancel(("t",), (name,)))
+        scene.settle(100)
+    assert refused() == 1000, "whether anybody reads them is not known yet"
+    scene.settle(2000)
+    # What is left of the oldest one's retention, and a second's grace.
+    first = scene.replica.state.ended[0].at_ms
+    left_ms = first + 201_000 - scene.log_clock.now_ms()
+    assert 195_000 < left_ms < 200_000
+    assert abs(refused() - left_ms) <= 10
+    scene.propose(r.Acknowledge(("t",), ("a",)))
+    scene.settle()
+    scene.admit("e")
+    scene.settle()
+    assert refused() == 1000, "somebody reads them"
+    scene.settle(1500)
+    # The oldest that is kept is the second one now.
+    left_ms = scene.replica.state.ended[1].at_ms + 201_000 - scene.log_clock.now_ms()
+    assert abs(refused() - left_ms) <= 10
+    scene.settle(left_ms + 20)
+    scene.admit("now")
+    scene.check()
+
+
+def test_tenant_that_reads_nothing_is_told_so_whatever_others_read(loop: VirtualLoop) -> None:
+    scene = Scene(loop)
+    scene.begin(r.PutPolicy(SHARE), put())
+    for tenant, name in (("u", "x"), ("t", "a"), ("t", "b"), ("t", "c"), ("t", "d")):
+        scene.admit(name, tenant=tenant)
+        scene.settle()
+        scene.propose(r.Cancel((tenant,), (name,)))
+        scene.settle(100)
+    scene.settle(2000)
+    scene.propose(r.Acknowledge(("u",), ("x",)))
+    scene.settle()
+    left_ms = scene.replica.state.ended[1].at_ms + 201_000 - scene.log_clock.now_ms()
+    with pytest.raises(QuotaExceeded) as found:
+        scene.admit("more")
+    assert abs(found.value.retry_after_ms - left_ms) <= 10
