@@ -250,3 +250,8 @@ def _check_numbers(settings: object, minimum: int, except_for: tuple[str, ...] =
             least = 0 if each.name in except_for else minimum
             if not least <= value <= INT_MAX:
                 raise ValueError(f"{each.name} = {value} is not in {least} .. {INT_MAX}")
+
+
+POLICY_AT_FIRST = Policy(outcome_retention_ms=600_000, dedupe_retention_ms=900_000)
+"""What holds until a log's first PutPolicy, whatever the defaults of a release: older logs mean
+what they meant."""

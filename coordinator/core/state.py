@@ -26,16 +26,12 @@ from coordinator.core.timers import Timers
 from coordinator.core.usage import ModelUse, TenantUse, Usage, Window
 from coordinator.core.values import Batch, Executor, Outcome, Quarantined, Request
 from raftbatch.kinds import Key
-from raftbatch.settings import Model, Policy
+from raftbatch.settings import POLICY_AT_FIRST, Model
 
 ModelId = tuple[str, str]
 """Name and version."""
 
 DIGEST_BYTES = 16
-
-POLICY_AT_FIRST = Policy(outcome_retention_ms=600_000, dedupe_retention_ms=900_000)
-"""What holds until the first PutPolicy, whatever the defaults of a release: older logs mean what
-they meant."""
 
 TABLES = ("requests", "ended", "batches", "executors", "models", "quarantine")
 """The tables, by the names of their attributes, in the order of a snapshot."""
