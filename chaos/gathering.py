@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos.checkers.process_ends import BUGS
 from chaos.checkers.process_logs import read_log
 from chaos.checkers.process_values import End, Evidence, NodeLog, Ran
 from chaos.history import Event, History
@@ -90,6 +91,7 @@ def _seen(status: StatusReply) -> dict[str, object]:
         "applied": status.applied,
         "commit": status.commit,
         "digest": status.digest.hex(),
+        "bugs": {each: count for each in BUGS if (count := status.counters.get(each, 0))},
     }
 
 
