@@ -129,10 +129,10 @@ def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
         check_address(each)
     if not config:
         return Cluster(tuple(Target(each) for each in addresses))
-    from raftbatch.realworld import RealFiles
+    from raftbatch.realworld import GivenFiles
 
     try:
-        found: ClusterFile = load(RealFiles(), config)
+        found: ClusterFile = load(GivenFiles(), config)
         certificates = found.operator()
     except InvalidRequest as error:
         raise usage(error.message) from None

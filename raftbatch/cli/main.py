@@ -74,6 +74,10 @@ def _root(
 
 def main() -> None:
     """Run the command line; the console script and `python -m raftbatch` call this."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from raftbatch.realworld.process import open_standard_streams
+
+        open_standard_streams()
     try:
         app()
     except OSError as error:

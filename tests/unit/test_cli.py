@@ -202,6 +202,46 @@ def test_cli_says_that_its_output_cannot_be_written(argument: str) -> None:
     assert re.fullmatch("Error: the output cannot be written: .+\n", done.stderr)
 
 
+@pytest.mark.parametrize(
+    ("redirected", "words", "status", "said"),
+    [
+        (">&-", ["config", "check", "FILE"], 2, "the output cannot be written: .*is closed\n"),
+        (">&-", ["config", "check", "FILE", "--json"], 2, ".*"),
+        ("2>&-", ["config", "check", "FILE"], 0, ""),
+        ("<&- >&- 2>&-", ["config", "check", "FILE"], 2, ""),
+        ("<&-", ["infer", "m", "-", "--address", "127.0.0.1:1"], 2, ".*holds no JSON.*"),
+    ],
+)
+def test_cli_takes_closed_standard_streams(
+    redirected: str, words: list[str], status: int, said: str
+) -> None:
+    file = str(ROOT / "cluster_configs" / "local-1.toml")
+    words = [file if each == "FILE" else each for each in words]
+    # Whoever follows is told which descriptors the standard ones are: none of our own files.
+    command = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-m", "raftbatch"]
+    done = subprocess.run(
+        [*command, *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == status, done.stderr
+    assert re.search(said, done.stderr, re.DOTALL)
+    assert "Traceback" not in done.stderr
+
+
+def test_closed_standard_streams_take_no_place_of_files() -> None:
+    code = (
+        "import os, sys\n"
+        "from raftbatch.cli import main\n"
+        "def app():\n"
+        "    taken = os.open('/dev/zero', os.O_RDONLY)\n"
+        "    os._exit(taken if sys.stdin.read() == '' else 100)\n"
+        "main.app = app\n"
+        "main.main()\n"
+    )
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, check=False, timeout=60, cwd=ROOT)
+    assert 3 <= done.returncode < 100
+
+
 def test_cli_hides_no_other_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError("of something else")
