@@ -166,7 +166,7 @@ JOURNAL = [
         _SEGMENTS + "recovery",
         "        segment.datasync()\n",
         "",
-        60,
+        45,
     ),
     Mutant(
         "dropped-before-durable",
@@ -217,8 +217,8 @@ JOURNAL = [
     Mutant(
         "stalled-group-not-taken-back",
         "coordinator.raft.journal",
-        "            self._waiting = self._groups.take_back() + self._waiting\n",
-        "            self._waiting = self._waiting + self._groups.take_back()\n",
+        "            self.waiting = self._groups.take_back() + self.waiting\n",
+        "            self.waiting = self.waiting + self._groups.take_back()\n",
         29,
     ),
     Mutant(
@@ -232,7 +232,8 @@ JOURNAL = [
         "next-group-durable-with-the-last",
         "coordinator.raft.journal",
         "        self.durable = report.lsn\n",
-        "        self.durable = report.lsn if self._jobs == 0 else self.lsn - len(self._waiting)\n",
+        "        jobs, waiting = self._groups.jobs, len(self.waiting)\n"
+        "        self.durable = report.lsn if jobs == 0 else self.lsn - waiting\n",
         2,
     ),
     Mutant(
@@ -240,7 +241,7 @@ JOURNAL = [
         _SEGMENTS + "writer",
         "        return Report(self._cursor.lsn, ends[done], events, stalled)",
         "        return Report(operations[-1].lsn, ends[done], events, stalled)",
-        0,
+        3,
     ),
 ]
 

@@ -56,7 +56,7 @@ DIVERGING = [
         _AGREEMENT,
         "                        break\n",
         "                        return\n",
-        1,
+        2,
     ),
     Mutant(
         "milestones-where-a-node-began-to-count",

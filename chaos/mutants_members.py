@@ -190,14 +190,14 @@ MEMBERS = [
         "log",
         "        return self._core.standing.committed_membership.why_over(node, incarnation)\n",
         "        return None\n",
-        12,
+        7,
     ),
     _seed(
         "removed-one-deaf-to-a-refusal",
         "log",
         '        self._driver.fail(removed(f"{why} ({peer} says so)"))\n',
         "        pass\n",
-        12,
+        7,
     ),
     _test(
         "removed-one-not-told",

@@ -58,7 +58,7 @@ RAFT = [
         "appending",
         "self.verified = self._acknowledged = self._answered = 0\n\n    def conn",
         "self._acknowledged = self._answered = 0\n\n    def conn",
-        69,
+        32,
     ),
     _mutant(
         "committed-by-part-of-a-snapshot",
@@ -68,21 +68,21 @@ RAFT = [
         "                        standing.commit, min(message.index, standing.log.last_index)\n"
         "                    )\n"
         "                    self.receiving.on_install_snapshot(message)\n",
-        77,
+        120,
     ),
     _mutant(
         "conflicting-suffix-kept",
         "core",
         "if log.term(index) != term:",
         "if log.last_index < index:",
-        77,
+        155,
     ),
     _mutant(
         "snapshot-not-held-against-the-journal",
         "datadir",
         "if newest and journal.term(newest.index) != newest.term:",
         "if newest and journal.last_index < 0:",
-        48,
+        98,
     ),
     _mutant(
         "compacted-beyond-the-snapshot",
@@ -96,21 +96,21 @@ RAFT = [
         "snapshotting",
         "elif meta in self._data.snapshots.all:",
         "elif meta is not None:",
-        22,
+        78,
     ),
     _mutant(
         "vote-ignores-the-log",
         "standing",
         "return (last_term, last_index) >= (self.log.last_term, self.log.last_index)",
         "return True",
-        9,
+        0,
     ),
     _mutant(
         "votes-twice",
         "election",
         "and vote in (None, asker)",
         "and vote != standing.self_id",
-        10,
+        2,
     ),
     _mutant(
         "message-before-its-term-is-durable",
@@ -145,7 +145,7 @@ RAFT = [
         "core",
         "self.reads.ask(self.replication.round + 1, answer)",
         "answer(standing.commit)",
-        414,
+        151,
     ),
     _mutant(
         "read-before-an-entry-of-its-term",
@@ -159,7 +159,7 @@ RAFT = [
         "core",
         "            self.reads.fail()\n",
         "",
-        16,
+        30,
     ),
     _mutant(
         "applied-twice",
@@ -194,7 +194,7 @@ RAFT = [
         "proposals",
         "        if term > self._term:\n",
         "        if term < 0:\n",
-        0,
+        48,
     ),
     Mutant(
         "term-older-than-its-snapshot",

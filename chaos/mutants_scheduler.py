@@ -78,7 +78,7 @@ SCHEDULER = [
         _NODE + "log_clock",
         "        found = self._base_ms * MS + now_ns - self._base_ns\n",
         "        found = self._base_ms * MS + (now_ns - self._base_ns) * 2\n",
-        13,
+        8,
     ),
     Mutant(
         "log-time-counted-anew-from-own-entries",
@@ -161,7 +161,7 @@ SCHEDULER = [
         "        for each, _ in self._sent.values():\n"
         "            each.group.failed(error)\n"
         "        self._sent.clear()\n",
-        15,
+        0,
     ),
     Mutant(
         "second-request-of-an-id-not-compared-with-the-first",
@@ -263,7 +263,7 @@ SCHEDULER = [
         _CORE + "timers",
         "_GRAIN_BITS = 8\n",
         "_GRAIN_BITS = 0\n",
-        24,
+        23,
     ),
     # The feed.
     Mutant(
@@ -271,7 +271,7 @@ SCHEDULER = [
         _NODE + "feed",
         "            if isinstance(effect, _OF_EXECUTORS):\n",
         "            if isinstance(effect, _OF_EXECUTORS) and not isinstance(effect, Revoked):\n",
-        7,
+        6,
     ),
     Mutant(
         "feed-forgets-an-assignment",

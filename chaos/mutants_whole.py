@@ -21,7 +21,7 @@ _SEEDS = {
     "late-request-assigned": 12,
     "lapse-without-attempt": 0,
     "death-always-a-failure": 0,
-    "lapsed-slot-returned-at-once": 8,
+    "lapsed-slot-returned-at-once": 6,
     "bisected-out-of-order": 16,
     "half-of-several-with-all-attempts": 16,
     "slot-freed-with-the-first-part": 7,
@@ -33,7 +33,7 @@ _SEEDS = {
     "priority-never-rises": 0,
     "overtaken-in-a-batch": 0,
     "slot-in-flight-taken-twice": 0,
-    "lapse-in-flight-foreseen-as-free": 29,
+    "lapse-in-flight-foreseen-as-free": 13,
     "suspension-not-expected": 56,
 }
 """Bugs of the core's rules that the checkers of the whole find too, each with a seed."""

@@ -134,7 +134,7 @@ class Shadow:
         self._pending.clear()
         self.lsn = recovered
         self.memory = self.durable.copy()
-        for operation in (*journal._groups, *journal._waiting):
+        for operation in (*journal._groups, *journal.waiting):
             self._add(operation)  # the journal was reset to a snapshot
         found = (journal.last_index, journal.last_term, journal.hard_state)
         memory = self.memory
@@ -169,7 +169,7 @@ class Shadow:
         """Make a change, and note what was queued for it."""
         lsn = method(*args, **options)
         newest = self._pending[-1] if self._pending else None
-        queued = journal._waiting[-1] if journal._waiting else None
+        queued = journal.waiting[-1] if journal.waiting else None
         if queued is not None and queued is not newest:  # else nothing was changed
             self._add(queued)
             changed(queued)

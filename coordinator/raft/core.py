@@ -4,8 +4,8 @@ Contract. The driver calls one method per event, with the monotonic time, on one
 thread. Each returns at once. After each call, or some, and in this order, the driver
 
 1. calls `replicate`, and sends what is in `outbox` as soon as its LSN is durable;
-2. calls `log.flush()`, so that what was appended is on its way to the disk;
-3. hands entries up to `commit` to the state machine, in order.
+2. calls `log.flush()`, so that what was appended is on its way to the disk, and hands
+   entries up to `commit` to the state machine, in order; either may be the first.
 
 Frames are given before `tick`, which is due at `deadline_ns` and may come earlier.
 

@@ -12,70 +12,32 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from coordinator.raft.applying import Applying, Replica
 from coordinator.raft.core import Core
 from coordinator.raft.datadir import DataDirectory, StorageLimits
 from coordinator.raft.fitness import Fitness
+from coordinator.raft.log_config import LogConfig
 from coordinator.raft.membership import Membership
-from coordinator.raft.messages import Digests, Outgoing, PeerMessage
+from coordinator.raft.messages import Digests, Outgoing
+from coordinator.raft.ports import Peers
 from coordinator.raft.proposals import Proposal, Proposals
-from coordinator.raft.replication import Window
 from coordinator.raft.segments.layout import Entry
 from coordinator.raft.snapshots import SnapshotMeta
 from coordinator.raft.snapshotting import Snapshotting
 from coordinator.raft.standing import Role
 from coordinator.raft.syncobj import HardenedSyncObj, PeerTransport
-from coordinator.raft.timing import LATE_NS_MIN, MS, Timing
+from coordinator.raft.timing import LATE_NS_MIN, MS
 from coordinator.raft.watchers import Watchers
 from raftbatch.errors import Fatal, Invariant, OutcomeUnknown, RaftbatchError, Removed
 from raftbatch.ids import NodeId
 from raftbatch.world import World
 
+_BRIEF_ENTRIES_MAX = 4
+"""To apply more than so many takes longer than the thread that writes may be kept waiting.
 
-class Peers(Protocol):
-    """The way to the other nodes; hands what arrives to `ReplicatedLog.receive`."""
-
-    def send(self, peer: NodeId, message: PeerMessage) -> None:
-        """Send, in order, or drop it where there is no connection. Never blocks."""
-        ...
-
-    def update(self, membership: Membership) -> None:
-        """Take in who belongs to the cluster now: while the log is opened, and at each change.
-
-        Who is in it no more may be connected still, and is told so over that connection;
-        whom to refuse `ReplicatedLog.admits` says.
-        """
-        ...
-
-    def drop(self, peer: NodeId) -> None:
-        """Close the connection to a peer that `admits` refuses by now.
-
-        It was removed, and missed that; when it connects anew it is told.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """Settings of the replicated log.
-
-    Attributes:
-        timing: timers.
-        window: how much is under way to a follower.
-        snapshot_bytes_min: entries applied since the last snapshot, in bytes, before
-            another is taken; or twice the last snapshot's size, if that is more. An entry
-            counts as 1,024 at least. Smaller ones restart faster and write more.
-        stagger_bytes: added for each place of this node in the order of ids, and
-            for the leader once more than all, so that nodes do not pause together.
-    """
-
-    timing: Timing = field(default_factory=Timing)
-    window: Window = field(default_factory=Window)
-    snapshot_bytes_min: int = 64 << 20
-    stagger_bytes: int = 8 << 20
+With few it is woken last: it needs the interpreter's lock, which the loop lets go when it has
+nothing more to do. Woken before, it would wait for that, and be woken twice."""
 
 
 class Driver:
@@ -102,6 +64,7 @@ class Driver:
     on_digests: Callable[[NodeId, Digests], None] | None = None
     on_came: Callable[[NodeId], None] | None = None
     _place = 0  # this node's, by id, among those whom the peers were told of
+    _is_applying_later = False  # see `_pump`
 
     def __init__(
         self,
@@ -173,8 +136,16 @@ class Driver:
 
     def event(self, handle: Callable[[], object]) -> None:
         """Let the core handle an event, then do what follows from it."""
-        if self._has_handled(handle):
+        if self._has_handled(handle) and not self._has_only_learnt:
             self.pump_soon()
+
+    def message(self, handle: Callable[[], object]) -> None:
+        """Let the core handle a message, then do at once what follows, unless that is due.
+
+        Few come together, and somebody waits: a turn of the loop would cost both ends more.
+        """
+        if self._has_handled(handle) and not (self._is_pump_due or self._has_only_learnt):
+            self._pump()
 
     def came(self, peer: NodeId, incarnation: int) -> None:
         """Take in a new connection."""
@@ -248,6 +219,21 @@ class Driver:
             self.fail(Invariant(f"the consensus core met an error it does not know: {error!r}"))
         return self.failure is None
 
+    @property
+    def _has_only_learnt(self) -> bool:
+        """Whether nothing follows from what a leader was told but that it knows it.
+
+        As from the answer of a follower that is not needed for a majority, or its own disk's.
+        Whatever else there may be to do is done with the next tick.
+        """
+        core, standing = self.core, self.core.standing
+        return (
+            core.replication is not None
+            and standing.commit == self.applying.index
+            and not (standing.outbox or self.held or self.barriers or standing.unwelcome)
+            and not (self.journal.waiting or core.reads.newest_round)
+        )
+
     def _pump(self) -> None:
         """See the contract in `core`."""
         self._is_pump_due = False
@@ -259,14 +245,28 @@ class Driver:
             self._has_news = self.core.replicate(now_ns, tells=self._has_news)
             self._fitness.look(now_ns)
             self._release()  # before the disk: others have a disk too
-            self.journal.flush()
+            standing = self.core.standing
+            is_brief = standing.commit - self.applying.index <= _BRIEF_ENTRIES_MAX
+            # A follower's entries are awaited by the leader, what it applies by few: that is done
+            # when the disk has them, or with whatever else comes first, after what is to be said.
+            self._is_applying_later = (
+                is_brief
+                and self.core.replication is None
+                and bool(self.journal.waiting)
+                and not self._is_applying_later
+            )
+            if self._is_applying_later or not is_brief:
+                self.journal.flush()
             self._tell()
-            if self.applying.advance(self.core.standing.commit) or self._has_news:
+            if not self._is_applying_later and self.applying.advance(standing.commit):
+                self.pump_soon()
+            if self._has_news:
                 self.pump_soon()
             self._answer_barriers()
-            standing = self.core.standing
             self.watchers.look(standing.role, standing.term, standing.leader, self.is_caught_up)
             self._end_if_removed()
+            if is_brief and not self._is_applying_later:
+                self.journal.flush()
         except Fatal as error:
             self.fail(error)
         except Exception as error:  # noqa: BLE001 - as in `event`
@@ -338,7 +338,8 @@ class Driver:
         now_ns = self.now_ns()
         self._fitness.moved(now_ns)
         self._answer_syncing(self.journal.durable)
-        if self._has_handled(lambda: self.core.durable(now_ns)) and not self._is_pump_due:
+        lives = self._has_handled(lambda: self.core.durable(now_ns))
+        if lives and not (self._is_pump_due or self._has_only_learnt):
             self._pump()
 
     def _answer_barriers(self) -> None:

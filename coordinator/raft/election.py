@@ -62,10 +62,11 @@ class Election:
         self.wait()
 
     def wait(self) -> None:
-        """Give the leader, or whoever may become it, a full timeout from now."""
-        timing = self._standing.timing
+        """Give the leader, or whoever may become it, a full timeout from now, drawn anew."""
+        standing, timing = self._standing, self._standing.timing
         self.phase = Phase.WAITING
-        self.deadline_ns = self._standing.after_ms(timing.election_ms_min, timing.election_ms_max)
+        self.deadline_ns = standing.after_ms(timing.election_ms_min, timing.election_ms_max)
+        self._timeout_ns = self.deadline_ns - standing.now_ns
 
     def stand_down(self) -> None:
         """Give up what is under way, in a term that is over; the deadline stays."""
@@ -80,7 +81,10 @@ class Election:
         self._votes_term = -1
         self._is_link_broken = False
         self._refused.clear()
-        self.wait()
+        # As long as what was drawn last: drawing again takes longer than all else here, and
+        # what is to differ, this node's patience and the others', does.
+        self.phase = Phase.WAITING
+        self.deadline_ns = self._heard_ns + self._timeout_ns
 
     def link_broke(self, peer: NodeId) -> None:
         """Take note of a broken connection; if it was the leader's, ask around soon."""

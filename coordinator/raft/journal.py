@@ -42,7 +42,6 @@ from raftbatch.errors import Compacted, Fatal, Invariant, NoSpace, Overloaded, P
 from raftbatch.ids import NodeId, is_node_id
 from raftbatch.world import World
 
-_JOBS_MAX = 2  # one that writes, and one that waits at the thread for that to end
 _ENTRY, _CONFIG = Kind.ENTRY, Kind.CONFIG  # each append looks one up
 
 
@@ -65,7 +64,8 @@ class Journal:
         last_index: of the newest entry, durable or not.
         lsn: of the newest change.
         durable: LSN up to which all changes are durable.
-        space: how much room the disk has, as of the last group, or the last `flush`
+        waiting: changes since the last `flush`.
+        space: how much room the disk has, as of about the last group, or the last `flush`
             of nothing where there was too little.
         pending_bytes: size of the changes that are not durable yet.
         stalled: why what waits cannot be written now; None if it can.
@@ -113,12 +113,12 @@ class Journal:
         self._configs = recovered.configs
         self._tail = Tail(self.last_index)
         self._dropping = self._index.oldest
-        self._waiting: list[Operation] = []
+        self.waiting: list[Operation] = []
         self._groups = groups = Groups(limits.group_bytes_max)
         self._write_note = partial(groups.write, self._writer), partial(groups.note, self._writer)
         self._flushed_bytes = 0  # of `pending_bytes`: what was handed to the writing thread
         self._reads = Reads(world.files, directory, self._reading, self._fail)
-        self._jobs, self._is_measuring = 0, False
+        self._is_measuring = False
         with disk_errors(f"reading the space left at {directory}"):
             self.disk.space_left = self._files.space_left(directory)
         self.space = limits.space(self.disk.space_left)
@@ -185,7 +185,7 @@ class Journal:
             raise self.failure
         self.lsn, self.last_index = lsn, index = self.lsn + 1, self.last_index + 1
         self.pending_bytes += record_bytes(size)
-        self._waiting.append(Operation(_CONFIG if is_config else _ENTRY, lsn, term, index, data))
+        self.waiting.append(Operation(_CONFIG if is_config else _ENTRY, lsn, term, index, data))
         if term != newest:
             self._terms.append(index, term)
         entry = Entry(index, term, data, is_config)
@@ -209,10 +209,10 @@ class Journal:
             raise Invariant(f"a vote for {vote!r}, which is no node id")
         if self.failure:
             raise self.failure
-        if self._waiting and self._waiting[-1].kind is Kind.STATE:
+        if self.waiting and self.waiting[-1].kind is Kind.STATE:
             # A later state stands for an earlier one that nobody has written yet, so
             # that a node with a full disk does not gather one for each election.
-            overtaken = self._waiting.pop()
+            overtaken = self.waiting.pop()
             self.pending_bytes -= record_bytes(len(overtaken.data))
             self.lsn -= 1
         lsn = self._add(Kind.STATE, term, 0, (vote or "").encode("ascii"))
@@ -306,21 +306,20 @@ class Journal:
         """
         if self.failure:
             return
-        if self._waiting:
-            self._groups.put(self._waiting, self.pending_bytes - self._flushed_bytes)
-            self._waiting, self._flushed_bytes = [], self.pending_bytes
-        if self._groups and self._jobs < _JOBS_MAX:
-            self._jobs += 1
+        if self.waiting:
+            self._groups.put(self.waiting, self.pending_bytes - self._flushed_bytes)
+            self.waiting, self._flushed_bytes = [], self.pending_bytes
+        if self._groups.ask():
             write, note = self._write_note
             self._writing.submit(write, self._has_written, note)
-        elif not self._jobs:
+        elif not self._groups.jobs:
             self._measure()
 
     def _measure(self) -> None:
         """Look again how much room there is, if there was too little: no group may come."""
         if self.space is not Space.ROOMY and not (self._is_measuring or self.failure):
             self._is_measuring = True
-            self._writing.submit(self._writer.note, self._has_measured)
+            self._writing.submit(self._writer.look, self._has_measured)
 
     def close(self) -> bool:
         """End: wait for the group being written, drop what waits, close the files.
@@ -340,7 +339,7 @@ class Journal:
             raise self.failure
         self.lsn += 1
         self.pending_bytes += record_bytes(len(data))
-        self._waiting.append(Operation(kind, self.lsn, term, index, data))
+        self.waiting.append(Operation(kind, self.lsn, term, index, data))
         return self.lsn
 
     def _has_written(self, future: Future[Report]) -> None:
@@ -353,7 +352,7 @@ class Journal:
         report = future.result()
         for event in report.events:
             self._index.apply(event)
-        self._jobs -= 1
+        self._groups.jobs -= 1
         self.pending_bytes -= report.size
         self._flushed_bytes -= report.size
         self.space = self._limits.space(self.disk.space_left)
@@ -367,8 +366,8 @@ class Journal:
             self._remove_dropped()
         if not self.stalled:
             self.flush()
-        elif not self._jobs:  # else another is trying now; after this, the owner's next flush
-            self._waiting = self._groups.take_back() + self._waiting
+        elif not self._groups.jobs:  # else another tries; after this, the owner's next flush
+            self.waiting = self._groups.take_back() + self.waiting
             self._flushed_bytes = 0
         if rose:
             self._on_durable(self.durable)

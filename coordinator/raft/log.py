@@ -25,9 +25,11 @@ from concurrent.futures import Future
 from coordinator.raft.applying import Replica
 from coordinator.raft.changes import Add, Change, Move, Promote, Remove
 from coordinator.raft.datadir import StorageLimits
-from coordinator.raft.driver import Driver, LogConfig, Peers, removed
+from coordinator.raft.driver import Driver, removed
+from coordinator.raft.log_config import LogConfig
 from coordinator.raft.membership import Member, Membership, Rank
 from coordinator.raft.messages import Digests, PeerMessage
+from coordinator.raft.ports import Peers
 from coordinator.raft.progress import Progress
 from coordinator.raft.proposals import Proposal
 from coordinator.raft.segments.layout import Entry
@@ -358,7 +360,7 @@ class ReplicatedLog:
         if isinstance(message, Digests):
             driver.event(lambda: driver.heard(peer, message))
         else:
-            driver.event(lambda: driver.transport.arrived(peer, message))
+            driver.message(lambda: driver.transport.arrived(peer, message))
 
     def connected(self, peer: NodeId, incarnation: int) -> None:
         """Take in that there is a new connection to a peer, and to which life of it."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from coordinator.raft.membership import Membership
+from coordinator.raft.messages import PeerMessage
 from coordinator.raft.segments.layout import Entry, HardState
 from coordinator.raft.snapshots import SnapshotMeta
 from raftbatch.ids import NodeId
@@ -119,4 +121,27 @@ class Store(Protocol):
 
     def finish(self, checksum: bytes, done: Callable[[bool], None]) -> None:
         """Make it whole and durable, if its content has that checksum."""
+        ...
+
+
+class Peers(Protocol):
+    """The way to the other nodes; hands what arrives to `ReplicatedLog.receive`."""
+
+    def send(self, peer: NodeId, message: PeerMessage) -> None:
+        """Send, in order, or drop it where there is no connection. Never blocks."""
+        ...
+
+    def update(self, membership: Membership) -> None:
+        """Take in who belongs to the cluster now: while the log is opened, and at each change.
+
+        Who is in it no more may be connected still, and is told so over that connection;
+        whom to refuse `ReplicatedLog.admits` says.
+        """
+        ...
+
+    def drop(self, peer: NodeId) -> None:
+        """Close the connection to a peer that `admits` refuses by now.
+
+        It was removed, and missed that; when it connects anew it is told.
+        """
         ...

@@ -148,7 +148,7 @@ class NodeMetrics:
         yield _counters("peer_events", said, "event", events)
         sync = "How long the disk took to make a group of entries durable."
         yield _histogram("journal_sync_seconds", sync, log.disk.sync_ns, S)
-        free = "What this node may still write to the disk of its journal, as of the last group."
+        free = "What this node may still write to its journal's disk, as of about the last group."
         yield _gauge("disk_free_bytes", free, log.disk.space_left)
         spaces = {each.name.lower(): int(each is log.space) for each in Space}
         full = "1 for how much room the disk has: low admits nothing, reserve appends nothing."

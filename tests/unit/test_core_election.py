@@ -63,6 +63,24 @@ def test_silence_is_noticed_after_the_timeout_and_not_before() -> None:
     assert node.standing.term == 1, "a pre-vote raises no term"
 
 
+def test_patience_is_full_after_each_sign_of_life_and_drawn_anew_after_each_silence() -> None:
+    node, drawn = Candidate(), []
+    draws = iter(range(100))
+    node.standing._below = lambda bound: next(draws) % bound
+    node.election.wait()
+    for _ in range(3):
+        node.follow(N2)
+        patience_ns = node.election.deadline_ns - node.standing.now_ns
+        assert T.election_ms_min * MS <= patience_ns < T.election_ms_max * MS
+        node.pass_ms(T.election_ms_min - 1)
+        node.follow(N2)
+        assert node.election.deadline_ns - node.standing.now_ns == patience_ns
+        drawn.append(patience_ns)
+        node.election.begin(transfer=False)
+        node.election.stand_down()
+    assert len(set(drawn)) == 3
+
+
 def test_prevote_is_repeated_within_tens_of_ms() -> None:
     node = Candidate()
     node.ask()

@@ -77,6 +77,7 @@ def _points() -> list[tuple[NodeId, int]]:
     return [(node, at) for node, count in disks.items() for at in range(1, count + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("power", [False, True])
 def test_founding_goes_on_after_a_crash_at_any_point(after: bool, power: bool) -> None:

@@ -214,6 +214,24 @@ def test_low_space_is_looked_at_again_though_nothing_is_written() -> None:
     assert [before, bench.journal.space] == [Space.LOW, Space.ROOMY]
 
 
+def test_room_is_looked_at_some_ms_apart_and_when_a_segment_has_taken_some() -> None:
+    """After each group it cost a lone entry 7 %."""
+    bench = Bench()
+    bench.write(b"x")
+    low = LIMITS.disk_low_bytes - 1
+    bench.disk.capacity -= bench.disk.bytes_left - low
+    bench.write(b"x")
+    assert bench.journal.disk.space_left > low, "not yet: it was looked at just now"
+    bench.world.clock.advance_ms(20)
+    bench.write(b"x")
+    assert [bench.journal.disk.space_left, bench.journal.space] == [low, Space.LOW]
+    bench.disk.capacity = 4 << 20
+    segments = len(bench.journal.spans())
+    while len(bench.journal.spans()) == segments:
+        bench.write(bytes(1000))
+    assert bench.journal.disk.space_left == bench.disk.bytes_left
+
+
 def test_what_waits_is_bounded() -> None:
     """Past the bound an append is refused, definitely, and changes nothing."""
     bench = Bench()
@@ -278,7 +296,7 @@ def test_memory_is_bounded_by_the_limits() -> None:
     assert journal.tail(1, 1) == ()
     anchors = len(journal._index._indices)
     assert anchors <= len(journal.spans()) + 1000 * 352 // ANCHOR_BYTES
-    assert not journal._waiting
+    assert not journal.waiting
 
 
 def test_offsets_have_64_bits() -> None:

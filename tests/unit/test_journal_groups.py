@@ -44,7 +44,7 @@ def test_next_group_is_written_before_the_loop_hears_of_the_last() -> None:
     for _ in range(4):
         bench.journal.append(1, b"x")
         bench.journal.flush()
-    assert writing.waiting == 2
+    assert writing.waiting == 1, "one call takes them all: another would find nothing"
     assert writing.run_one()
     bench.journal.append(1, b"y")
     bench.journal.flush()

@@ -137,6 +137,7 @@ def test_a_crash_while_starting_again_does_no_more_harm() -> None:
                 assert crash_once(disk, plain, mode, again_at) == []
 
 
+@pytest.mark.slow
 def test_a_crash_anywhere_leaves_the_old_snapshot_or_the_new() -> None:
     assert crash_everywhere() == []
 

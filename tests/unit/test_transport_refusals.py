@@ -8,11 +8,11 @@ import pytest
 
 from coordinator.raft import greeting
 from coordinator.raft.door import exchange
-from coordinator.raft.driver import Peers
 from coordinator.raft.greeting import Hello, Refused, Welcome
 from coordinator.raft.log import ReplicatedLog
 from coordinator.raft.membership import Membership, Rank, founders
 from coordinator.raft.messages import Beat, PeerMessage, TimeoutNow
+from coordinator.raft.ports import Peers
 from coordinator.raft.transport import Handlers, Transport
 from coordinator.raft.transport_limits import TransportLimits
 from raftbatch.ids import NodeId

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from coordinator.raft.segments.layout import record_bytes
 from coordinator.raft.segments.writer import Operation, Report, SegmentWriter
 
+_JOBS_MAX = 2  # one that writes, and one that waits at the thread for that to end
+
 
 class Groups:
     """A queue of operations, in LSN order. See the module's docstring.
@@ -27,6 +29,7 @@ class Groups:
 
     Attributes:
         failure: of a call of `note`; nothing is written any more.
+        jobs: calls of `write` that were asked for, and have not been told to have ended.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -34,6 +37,8 @@ class Groups:
         self._flushed: deque[tuple[list[Operation], int]] = deque()
         self.failure: BaseException | None = None
         self._failure: BaseException | None = None
+        self.jobs = 0
+        self._asked = self._begun = 0  # calls of `write`: the loop counts one, the thread the other
 
     def __bool__(self) -> bool:
         """Return whether anything is to be taken."""
@@ -53,6 +58,18 @@ class Groups:
         """
         self._flushed.append((operations, size))
 
+    def ask(self) -> bool:
+        """Return whether `write` is to be called now; then it must be, and end `jobs`. On the loop.
+
+        Not where a call has not begun yet: it takes all that was put in by now, and another
+        would wake the thread and the loop for nothing.
+        """
+        if not self._flushed or self.jobs == _JOBS_MAX or self._asked > self._begun:
+            return False
+        self.jobs += 1
+        self._asked += 1
+        return True
+
     def take_back(self) -> list[Operation]:
         """Take all out again. On the loop, and only while the thread writes nothing."""
         operations = list(self)
@@ -68,6 +85,7 @@ class Groups:
         Raises:
             DiskFailed: now, or before.
         """
+        self._begun += 1
         if self._failure is not None:
             raise self._failure
         operations, size = self._take()
