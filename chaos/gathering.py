@@ -205,7 +205,7 @@ def _data_bound(config: Path) -> int:
     """Return what a node's data directory may take: the past that is kept, and what is written."""
     storage = tomllib.loads(config.read_text("utf-8")).get("storage", {})
     segment = int(storage.get("segment_bytes", 64 * _MIB))
-    snapshot = int(storage.get("snapshot_bytes_max", 512 * _MIB))
+    snapshot = int(storage.get("snapshot_bytes_max", 768 * _MIB))
     kept = int(storage.get("log_retention_bytes", 1024 * _MIB))
     return kept + _SEGMENTS * segment + _SNAPSHOTS * snapshot
 

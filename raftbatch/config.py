@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, replace
+from typing import Any
 
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import NodeId, is_address, is_loopback, is_node_id
@@ -195,7 +196,7 @@ def load(files: Files, path: str) -> ClusterFile:
         InvalidRequest: it cannot be read, is no TOML, or something in it is wrong;
             the message names file and key.
     """
-    top = Table(path, "", _parse(path, _read(files, path)))
+    top = Table(path, "", parse(path, text_of(files, path)))
     top.check_known((*CLIENT_TABLES, *COORDINATOR_TABLES))
     cluster = top.table("cluster")
     cluster.check_known(("name", "replica"))
@@ -327,7 +328,12 @@ def _address(table: Table, key: str, default: str | None = None) -> str:
     return address
 
 
-def _read(files: Files, path: str) -> bytes:
+def text_of(files: Files, path: str) -> str:
+    """Return what is in a configuration file.
+
+    Raises:
+        InvalidRequest: it cannot be read, or is none; the message names it.
+    """
     try:
         file = files.open(path, "read")
         try:
@@ -340,11 +346,21 @@ def _read(files: Files, path: str) -> bytes:
         ) from None
     if len(data) > FILE_BYTES_MAX:
         raise InvalidRequest(f"{path}: more than {FILE_BYTES_MAX} bytes: this is no configuration")
-    return data
-
-
-def _parse(path: str, data: bytes) -> dict[str, object]:
     try:
-        return tomllib.loads(data.decode("utf-8"))
-    except ValueError as error:  # of TOML, and of UTF-8
+        return data.decode("utf-8")
+    except ValueError as error:
         raise InvalidRequest(f"{path}: {error}") from None
+
+
+def parse(path: str, text: str) -> dict[str, Any]:
+    """Return the tables of a configuration file.
+
+    Raises:
+        InvalidRequest: it is no TOML; the message names it.
+    """
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{path}: {error}") from None
+    except RecursionError:
+        raise InvalidRequest(f"{path}: lists or tables are nested too deeply") from None

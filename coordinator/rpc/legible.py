@@ -2,9 +2,10 @@
 
 gRPC by itself would call it a fault of the server's, of which nobody knows what came
 (UNKNOWN), and log it as an error each time. Nothing was done with such a message, and it
-never will be: `invalid_request`, which is definite.
+never will be: `invalid_request`, which is definite. The same is said of a message of more parts
+than any may have: to read it would take memory and time without measure.
 
-    bytes -> Illegible, where they are no message -> a call ends; a stream's reader raises
+    bytes -> Illegible, where nobody reads them -> a call ends; a stream's reader raises
 
 What lives here: that answer. What must never live here: what a message means. Called by:
 gRPC, for each call; readers of streams. One thread: the loop's.
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from coordinator.node import Node
 from coordinator.rpc.callers import Context
 from coordinator.rpc.errors import abort
+from coordinator.rpc.parts import PARTS_MAX, is_within
 from coordinator.rpc.rights import Details, guarded
 from raftbatch.errors import InvalidRequest
 
@@ -30,20 +33,31 @@ if TYPE_CHECKING:
 
 
 class Illegible:
-    """Stands where a message would: what came is none."""
+    """Stands where a message would, which came as bytes that nobody reads.
+
+    Args:
+        why: for whoever sent it.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+_DAMAGED = Illegible(
+    "the message cannot be read: it is damaged, of another kind than the call takes, or "
+    "text in it is not UTF-8"
+)
+_CROWDED = Illegible(f"the message has more than {PARTS_MAX} parts: send several")
 
 
 def check(message: object) -> None:
-    """Refuse what is no message.
+    """Refuse what was not read.
 
     Raises:
         InvalidRequest: definite.
     """
     if isinstance(message, Illegible):
-        raise InvalidRequest(
-            "the message cannot be read: it is damaged, of another kind than the call takes, or "
-            "text in it is not UTF-8"
-        )
+        raise InvalidRequest(message.why)
 
 
 class Legible(grpc.aio.ServerInterceptor):
@@ -64,12 +78,15 @@ class Legible(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         parse: Any = handler.request_deserializer
+        kind: Descriptor = parse.__self__.DESCRIPTOR  # it is the class method FromString
 
         def read(data: bytes) -> object:
+            if not is_within(data, kind):
+                return _CROWDED
             try:
                 return parse(data)
             except DecodeError:
-                return Illegible()
+                return _DAMAGED
 
         async def look(request: object, context: Context) -> None:
             try:

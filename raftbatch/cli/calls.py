@@ -35,6 +35,7 @@ EXIT_UNKNOWN = 3
 
 _CONNECT_S = 2.0
 _WHY_S = 0.5
+_LEAST_S = 0.1  # of a time that is over: what is to be asked is asked all the same
 _LEADERS = ("draining", "overloaded")  # a leader's word, that it cannot do so now
 _LATER = ("no_leader", "not_leader", *_LEADERS)
 _PAUSE_S = 0.2
@@ -129,10 +130,10 @@ def cluster_of(config: str, addresses: Sequence[str]) -> Cluster:
         check_address(each)
     if not config:
         return Cluster(tuple(Target(each) for each in addresses))
-    from raftbatch.realworld import RealFiles
+    from raftbatch.realworld import GivenFiles
 
     try:
-        found: ClusterFile = load(RealFiles(), config)
+        found: ClusterFile = load(GivenFiles(), config)
         certificates = found.operator()
     except InvalidRequest as error:
         raise usage(error.message) from None
@@ -213,13 +214,15 @@ async def ask(
     call: Callable[[AdminStub, float], Awaitable[T]],
     timeout_s: float,
 ) -> T:
-    """Make one call of one node.
+    """Make one call of one node; it takes no longer than it may, but to say why.
 
     Raises:
         CallFailed: with what the node said, or that it said nothing.
     """
+    time = asyncio.get_running_loop().time
+    ends = time() + timeout_s
     async with connected(cluster, target, timeout_s) as stub:
-        return await call(stub, timeout_s)
+        return await call(stub, max(ends - time(), _LEAST_S))
     raise AssertionError("either it returns or it raises")
 
 

@@ -19,9 +19,9 @@ def checked(file: str, *, is_insecure: bool = False) -> list[Any]:
     """
     from coordinator.config import load_all
     from executor.config import executor_config
-    from raftbatch.realworld import RealFiles
+    from raftbatch.realworld import GivenFiles
 
-    nodes = load_all(RealFiles(), file, is_insecure=is_insecure)
+    nodes = load_all(GivenFiles(), file, is_insecure=is_insecure)
     cluster = nodes[0].cluster
     models = cluster.rest["models"]
     if any(models.table(name).table("executor").values for name in models.values):

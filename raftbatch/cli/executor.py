@@ -68,13 +68,13 @@ def executor(
     from raftbatch import logs
     from raftbatch.config import load
     from raftbatch.errors import Fatal, InvalidRequest
-    from raftbatch.realworld import RealProcess, RealWorld
+    from raftbatch.realworld import GivenFiles, RealProcess, RealWorld
     from raftbatch.realworld.tls import read_shown
 
     process, world = RealProcess(), RealWorld()
     try:
-        cluster = load(world.files, config)
-        check_as_node(world.files, cluster)
+        cluster = load(GivenFiles(), config)
+        check_as_node(GivenFiles(), cluster)
         told = executor_config(cluster, executor_id, cpus(), model or ())
     except InvalidRequest as error:
         raise _failed(error.message, _EXIT_USAGE) from None

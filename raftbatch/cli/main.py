@@ -16,6 +16,7 @@ from raftbatch import __version__
 from raftbatch.cli import (
     config,
     executor,
+    failing,
     log,
     members,
     models,
@@ -31,7 +32,9 @@ from raftbatch.cli.text import paragraphs
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to standard output raises. Commands catch what their own files do."""
 
-app = typer.Typer(name="raftbatch", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="raftbatch", cls=failing.Group, no_args_is_help=True, pretty_exceptions_enable=False
+)
 app.command("up", help=paragraphs(up.HELP))(up.up)
 app.command("serve", help=paragraphs(serve.HELP))(serve.serve)
 app.command("executor", help=paragraphs(executor.HELP))(executor.executor)
@@ -71,6 +74,10 @@ def _root(
 
 def main() -> None:
     """Run the command line; the console script and `python -m raftbatch` call this."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from raftbatch.realworld.process import open_standard_streams
+
+        open_standard_streams()
     try:
         app()
     except OSError as error:

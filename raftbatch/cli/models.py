@@ -140,19 +140,16 @@ def _of_config(path: str, name: str) -> list[tuple[Load, int]]:
 
     from executor.children import cpus
     from executor.config import executor_config
-    from raftbatch.config import ClusterFile, load
+    from raftbatch.config import ClusterFile, load, text_of
     from raftbatch.local import configuration
-    from raftbatch.realworld import RealFiles
+    from raftbatch.realworld import GivenFiles
     from raftbatch.settings import Model
     from raftbatch.tables import Table
 
     place = str(Path(path).absolute())
-    try:
-        values = configuration.parsed(Path(path).read_text("utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{path}: {getattr(error, 'strerror', '') or error}") from None
+    values = configuration.parsed(text_of(GivenFiles(), path), path)
     if "nodes" in values:
-        cluster = load(RealFiles(), place)
+        cluster = load(GivenFiles(), place)
     else:  # models alone, as `raftbatch up` takes them
         rest = {"models": Table(place, "", values).table("models")}
         cluster = ClusterFile(place, "", {}, False, True, Table(place, "tls", {}), rest)

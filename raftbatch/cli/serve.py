@@ -68,13 +68,13 @@ def serve(
     from coordinator.starting import Mode
     from raftbatch import logs
     from raftbatch.errors import Fatal, InvalidRequest
-    from raftbatch.realworld import RealProcess, RealWorld
+    from raftbatch.realworld import GivenFiles, RealProcess, RealWorld
 
     if bootstrap and join:
         raise typer.BadParameter("give --bootstrap or --join, not both")
     process, world = RealProcess(), RealWorld()
     try:
-        told = load_node(world.files, config, node, is_insecure=insecure)
+        told = load_node(GivenFiles(), config, node, is_insecure=insecure)
     except InvalidRequest as error:
         raise _failed(error.message, _EXIT_USAGE) from None
     logs.begin(sys.stderr)

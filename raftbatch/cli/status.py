@@ -43,6 +43,7 @@ Note = tuple[str, str]
 
 _NOTE, _LOUD = "yellow", "bold red"
 _MIB = 1 << 20
+_OTHERS_S = 1.0  # though the time be over, since a node that is stopped takes all of it
 
 HELP = """\
 Show how it stands with each node: who leads, how far each log is, whom each is connected to.
@@ -84,12 +85,15 @@ def status(
 async def statuses(cluster: Cluster, timeout_s: float) -> list[tuple[Target, StatusReply | str]]:
     """Ask all nodes at once; return what each said, or why it said nothing.
 
-    Where the file is to name them, those are asked too that are in the cluster and not in it.
+    Where the file is to name them, those are asked too that are in the cluster and not in it, in
+    what time is left, or a second.
     """
+    time = asyncio.get_running_loop().time
+    ends, least_s = time() + timeout_s, min(timeout_s, _OTHERS_S)
 
     async def one(target: Target) -> StatusReply | str:
         try:
-            return await ask(cluster, target, _call, timeout_s)
+            return await ask(cluster, target, _call, max(ends - time(), least_s))
         except CallFailed as error:
             return error.message
 

@@ -30,6 +30,7 @@ from raftbatch.v1 import model_pb2
 
 __all__ = ["AsyncClient", "Inputs", "Ticket"]
 
+_LEAST_S = 0.001
 _GRACE_S = 1.0  # after a request's own timeout, for the cluster to say that it has expired
 
 Inputs = Any
@@ -143,10 +144,14 @@ class AsyncClient:
                 the time was over, and nothing was done; definite.
         """
         engine = self._engine or self._running()
-        encoder = await self._looked_up(model, version, timeout_s)
+        limit_s = self._limit_s(timeout_s)
+        encoder = self._models.known(model, version)
+        if encoder is None:
+            encoder, took_s = await self._looked_up(model, version, timeout_s, limit_s)
+            limit_s, timeout_s = _left(limit_s, took_s), _left(timeout_s, took_s)
         common = (version, timeout_s, priority, parameters, traceparent, pb.WANT_OUTCOME)
         ask = self._asked(encoder, engine.future(), request_id, model, inputs, *common)
-        found: Result = await engine.wait(ask, self._limit_s(timeout_s), True)
+        found: Result = await engine.wait(ask, limit_s, True)
         return found
 
     async def submit(
@@ -178,10 +183,14 @@ class AsyncClient:
             RaftbatchError: as `infer`, but for what becomes of it later.
         """
         engine = self._engine or self._running()
-        encoder = await self._looked_up(model, version, timeout_s)
+        limit_s = self._options.patience_s
+        encoder = self._models.known(model, version)
+        if encoder is None:
+            encoder, took_s = await self._looked_up(model, version, timeout_s, limit_s)
+            limit_s, timeout_s = _left(limit_s, took_s), _left(timeout_s, took_s)
         common = (version, timeout_s, priority, parameters, traceparent, pb.WANT_TICKET)
         ask = self._asked(encoder, engine.future(), request_id, model, inputs, *common)
-        index: int = await engine.wait(ask, self._options.patience_s, False)
+        index: int = await engine.wait(ask, limit_s, False)
         return Ticket(self, ask.request_id, index, is_single=ask.is_single)
 
     def ticket(self, request_id: str, index: int = 0) -> Ticket:
@@ -325,19 +334,19 @@ class AsyncClient:
     def _limit_s(self, timeout_s: float | None) -> float | None:
         return self._options.patience_s if timeout_s is None else timeout_s + _GRACE_S
 
-    async def _looked_up(self, model: str, version: str, timeout_s: float | None) -> Encoder:
-        """Return how to make requests for a model, looked up where that is not known."""
-        encoder = self._models.known(model, version)
-        if encoder is not None:
-            return encoder
+    async def _looked_up(
+        self, model: str, version: str, timeout_s: float | None, limit_s: float | None
+    ) -> tuple[Encoder, float]:
+        """Return how to make requests for a model, and how many seconds it took to be told."""
         checks.text("model", model)
         checks.text("version", version)
         if timeout_s is not None:
             checks.timeout(timeout_s)
-        limit_s = self._limit_s(timeout_s)
+        began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(limit_s):
-                return await self._models.look_up(self._running(), model, version)
+                found = await self._models.look_up(self._running(), model, version)
+                return found, asyncio.get_running_loop().time() - began
         except TimeoutError:
             self._nodes.check_met()
             said = f"no node has told of {model} within {limit_s} s{self._nodes.why}"
@@ -366,6 +375,11 @@ class AsyncClient:
         more = encode_parameters(parameters) if parameters else b""
         head = self._heads.head(name, len(payload), key, more, traceparent)
         return Ask(answer, name, head, payload, 0, is_single)
+
+
+def _left(limit_s: float | None, took_s: float) -> float | None:
+    """Return what is left of a time, never nothing; None: it has no end."""
+    return None if limit_s is None else max(limit_s - took_s, _LEAST_S)
 
 
 def _by_task(slot: Slot, call: Coroutine[Any, Any, Result]) -> None:

@@ -7,12 +7,11 @@ by: `cluster`. Total but for the error. Deterministic.
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from raftbatch.config import LISTENING, TLS_FILES
+from raftbatch.config import LISTENING, TLS_FILES, parse
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_address
 from raftbatch.local import toml
@@ -50,10 +49,7 @@ def parsed(text: str, path: str) -> dict[str, Any]:
     Raises:
         InvalidRequest: it is no TOML.
     """
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{path}: {error}") from None
+    return parse(path, text)
 
 
 def addresses_of(values: Mapping[str, Any], path: str) -> Addresses:

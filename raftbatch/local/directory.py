@@ -18,11 +18,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from raftbatch.config import load
+from raftbatch.config import load, text_of
 from raftbatch.errors import CannotStart, InvalidRequest
 from raftbatch.local import configuration, ports
 from raftbatch.local.configuration import Addresses
-from raftbatch.realworld import RealEntropy, RealFiles
+from raftbatch.realworld import GivenFiles, RealEntropy, RealFiles
 
 NODES = 3
 
@@ -208,8 +208,4 @@ class ClusterDirectory:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{path}: {getattr(error, 'strerror', '') or error}") from None
-    return configuration.parsed(text, str(path))
+    return configuration.parsed(text_of(GivenFiles(), str(path)), str(path))

@@ -8,12 +8,13 @@ and offline tools; everything below them is handed the ports.
 from __future__ import annotations
 
 from raftbatch.realworld.connection import RealConnection
-from raftbatch.realworld.files import RealFile, RealFiles, RealLock
+from raftbatch.realworld.files import GivenFiles, RealFile, RealFiles, RealLock
 from raftbatch.realworld.network import RealListener, RealNetwork
 from raftbatch.realworld.process import RealClock, RealEntropy, RealProcess, RealWorker, RealWorkers
 from raftbatch.realworld.tls import RealTLS, load_tls
 
 __all__ = [
+    "GivenFiles",
     "RealClock",
     "RealConnection",
     "RealEntropy",

@@ -136,13 +136,15 @@ _FLAGS: dict[OpenMode, int] = {
 class RealFiles:
     """The operating system's files. Files are made readable by their owner and group only."""
 
+    _LINKS = os.O_NOFOLLOW
+
     def open(self, path: str, mode: OpenMode) -> RealFile:
         """Open a regular file, without following the last symbolic link.
 
         Raises:
             OSError: EINVAL where something else is there; a FIFO would be waited on.
         """
-        flags = _FLAGS[mode] | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags = _FLAGS[mode] | os.O_CLOEXEC | self._LINKS | os.O_NONBLOCK
         descriptor = os.open(path, flags, 0o640)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -209,3 +211,9 @@ class RealFiles:
             lock.release()  # else the descriptor would hold the claim until the process ends
             raise
         return lock
+
+
+class GivenFiles(RealFiles):
+    """Files that an operator names: links are followed, of which some mount a whole folder."""
+
+    _LINKS = 0

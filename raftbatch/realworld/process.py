@@ -7,9 +7,12 @@ What lives here: those ports. What must never live here: a decision. Called by:
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -227,3 +230,34 @@ def quiet_grpc() -> None:
     # Between fork and exec gRPC would take its threads up again, and crash now and then: a model's
     # process that was just started was dead. Nobody here forks to go on.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+class _Closed(io.RawIOBase):
+    """Standard output that whoever began us has closed."""
+
+    def writable(self) -> bool:
+        """Return that it may be tried."""
+        return True
+
+    def write(self, *_: object) -> int:
+        """Refuse it."""
+        raise OSError(errno.EIO, "standard output is closed")
+
+
+def open_standard_streams() -> None:
+    """Open what stands for the standard streams that whoever began us has closed.
+
+    Else files and sockets of ours would take their places, and what a library prints would be
+    written into those. Nothing comes in, what is printed fails, and errors are told to nobody.
+    """
+    for descriptor in range(3):  # the lowest that is free is the one that is taken
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Closed()), encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)

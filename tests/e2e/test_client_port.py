@@ -17,6 +17,7 @@ from coordinator.node import Node
 from coordinator.raft.counters import Counters
 from coordinator.raft.proposals import Proposal
 from coordinator.rpc.log import ENTRIES_MAX
+from coordinator.rpc.parts import PARTS_MAX
 from coordinator.rpc.port import ClientPort
 from raftbatch.errors import (
     CannotStart,
@@ -243,6 +244,24 @@ def test_message_that_cannot_be_read_breaks_its_stream_alone(
         assert "the message cannot be read" in str(caught.value.details())
         assert caplog.records == []
         assert (await AdminStub(channel).Status(admin_pb2.StatusRequest())).node_id == "n1"
+
+    run(tmp_path, test)
+
+
+def test_message_of_a_flood_of_parts_breaks_its_stream_alone(tmp_path: Path) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        append: Any = channel.stream_stream("/raftbatch.v1.Log/Append", request_serializer=bytes)
+        call = append()
+        await call.write(b"\x0a\x00" * (PARTS_MAX + 1))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert f"more than {PARTS_MAX} parts" in str(caught.value.details())
+        assert node.proposals == []
+        other = append()
+        await other.write(b"\x0a\x00" * 9)
+        await node.until(9)
+        other.cancel()
 
     run(tmp_path, test)
 

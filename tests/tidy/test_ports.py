@@ -175,6 +175,7 @@ ALLOWED_IN_FUNCTIONS: dict[tuple[str, str], str] = {
     ("raftbatch/cli/checking.py", "raftbatch.realworld"): "reads a configuration, and looks here",
     ("raftbatch/cli/executor.py", "raftbatch.realworld"): "runs an executor",
     ("raftbatch/cli/log.py", "raftbatch.realworld"): "reads the files of a coordinator",
+    ("raftbatch/cli/main.py", "raftbatch.realworld"): "has closed standard streams opened",
     ("raftbatch/cli/models.py", "pathlib.Path"): "reads a model's file, or a configuration",
     ("raftbatch/cli/models.py", "raftbatch.realworld"): "runs a model",
     ("raftbatch/cli/requests.py", "raftbatch.realworld"): "lets gRPC's core say nothing",

@@ -1,10 +1,13 @@
 """The root of the command line."""
 
+import asyncio
 import json
 import re
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +15,13 @@ import typer
 from typer.testing import CliRunner
 
 from raftbatch import __version__
-from raftbatch.cli import main, requests
-from raftbatch.cli.calls import Cluster
+from raftbatch.cli import calls, main, requests
+from raftbatch.cli.calls import Cluster, Target
 from raftbatch.cli.main import app
+from raftbatch.cli.status import statuses
 from raftbatch.client import RequestFailed
 from raftbatch.errors import OutcomeForgotten, OutcomeUnknown, RaftbatchError
+from raftbatch.v1 import admin_pb2
 from tests.tidy.tree import ROOT
 
 
@@ -122,7 +127,7 @@ def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     assert result.exit_code == 0
     assert "cluster local-3, 3 nodes, no TLS" in result.output
     assert "heartbeat_ms = 50" in result.output
-    assert "2222 requests/s" in result.output
+    assert "5555 requests/s" in result.output
     found = json.loads(cli.invoke(app, ["config", "check", path, "--json"]).output)
     assert [each["node"] for each in found["nodes"]] == ["n1", "n2", "n3"]
     assert found["storage"]["segment_bytes"] == 64 << 20
@@ -200,6 +205,75 @@ def test_cli_says_that_its_output_cannot_be_written(argument: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch("Error: the output cannot be written: .+\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "words", "status", "said"),
+    [
+        (">&-", ["config", "check", "FILE"], 2, "the output cannot be written: .*is closed\n"),
+        (">&-", ["config", "check", "FILE", "--json"], 2, ".*"),
+        ("2>&-", ["config", "check", "FILE"], 0, ""),
+        ("<&- >&- 2>&-", ["config", "check", "FILE"], 2, ""),
+        ("<&-", ["infer", "m", "-", "--address", "127.0.0.1:1"], 2, ".*holds no JSON.*"),
+    ],
+)
+def test_cli_takes_closed_standard_streams(
+    redirected: str, words: list[str], status: int, said: str
+) -> None:
+    file = str(ROOT / "cluster_configs" / "local-1.toml")
+    words = [file if each == "FILE" else each for each in words]
+    # Whoever follows is told which descriptors the standard ones are: none of our own files.
+    command = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-m", "raftbatch"]
+    done = subprocess.run(
+        [*command, *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == status, done.stderr
+    assert re.search(said, done.stderr, re.DOTALL)
+    assert "Traceback" not in done.stderr
+
+
+def test_closed_standard_streams_take_no_place_of_files() -> None:
+    code = (
+        "import os, sys\n"
+        "from raftbatch.cli import main\n"
+        "def app():\n"
+        "    taken = os.open('/dev/zero', os.O_RDONLY)\n"
+        "    os._exit(taken if sys.stdin.read() == '' else 100)\n"
+        "main.app = app\n"
+        "main.main()\n"
+    )
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, check=False, timeout=60, cwd=ROOT)
+    assert 3 <= done.returncode < 100
+
+
+def test_status_of_all_nodes_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting, the call, and asking those that the file does not name share one time."""
+    now, given = [0.0], []
+
+    class Stub:
+        async def Status(self, _: object, *, timeout: float) -> admin_pb2.StatusReply:  # noqa: N802
+            given.append((now[0], timeout))
+            now[0] += 0.5
+            member = admin_pb2.MemberStatus(node_id="n2", client_address="127.0.0.1:2")
+            return admin_pb2.StatusReply(node_id="n1", members=[member])
+
+    @asynccontextmanager
+    async def connected(_: Cluster, target: Target, timeout_s: float) -> AsyncIterator[Stub]:
+        given.append((now[0], timeout_s))
+        now[0] += 2.0
+        yield Stub()
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "time", lambda: now[0])
+            known = (Target("127.0.0.1:1", "n1"),)
+            return len(await statuses(Cluster(known, known), 3.0))
+
+    monkeypatch.setattr(calls, "connected", connected)
+    assert asyncio.run(main()) == 2
+    assert given == [(0.0, 3.0), (2.0, 1.0), (2.5, 1.0), (4.5, 0.1)]
 
 
 def test_cli_hides_no_other_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,33 @@ def test_error_is_an_object_where_json_is_asked_for(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["--nonsense", "status"],
+        ["members", "nonsense"],
+        ["members", "remove"],
+        ["infer", "m", "x", "--nonsense"],
+        ["infer", "m", "x", "--wait", "soon"],
+        ["status", "--timeout"],
+        ["log", "show", "1", "2"],
+    ],
+)
+def test_wrong_words_are_an_object_where_json_is_asked_for(words: list[str]) -> None:
+    result = CliRunner().invoke(app, [words[0], "--json", *words[1:]])
+    assert result.exit_code == 2
+    found = json.loads(result.stdout)
+    assert list(found) == ["error"]
+    assert found["error"]["code"] == "usage"
+    assert found["error"]["definite"] is True
+    assert found["error"]["message"]
+    assert result.stderr
+    for plain in (words, [*words, "--", "--json"]):
+        again = CliRunner().invoke(app, plain)
+        assert (again.exit_code, again.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
     ("error", "told"),
     [
         (Overloaded("full", retry_after_ms=50), {"code": "overloaded", "retry_after_ms": 50}),

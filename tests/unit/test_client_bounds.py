@@ -7,14 +7,18 @@ from typing import Any, cast
 
 import pytest
 
+from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.client import background as backgrounds
 from raftbatch.client.asks import Ask, Ready
 from raftbatch.client.background import Background
 from raftbatch.client.engine import Engine
+from raftbatch.client.inputs import Encoder
 from raftbatch.client.models import Models
 from raftbatch.errors import OutcomeUnknown, Overloaded
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1 import model_pb2
+
+_CONFIG = b'{"inputs": [{"name": "text", "datatype": "BYTES", "dims": [1]}]}'
 
 
 class Given:
@@ -92,3 +96,51 @@ def test_models_are_asked_for_again_where_a_node_has_too_many_calls() -> None:
         await models.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "submits", "waits_s", "expires_ms"),
+    [
+        (None, False, 14.0, 0),
+        (None, True, 14.0, 0),
+        (30.0, False, 25.0, 24_000),
+        (3.0, False, 0.001, 1),
+    ],
+)
+def test_what_the_settings_took_is_not_waited_for_again(
+    timeout_s: float | None,
+    submits: bool,
+    waits_s: float,
+    expires_ms: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call lasts as long as it was told, and no more: its two waits share that."""
+    waited: list[float | None] = []
+    asked: list[pb.Submission] = []
+
+    async def wait(engine: Engine, ask: Ask, limit_s: float | None, is_cancelled: bool) -> Any:
+        waited.append(limit_s)
+        asked.append(pb.Submission.FromString(ask.head + ask.payload))
+        return 1
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        skipped = [0.0]
+        real = loop.time
+        monkeypatch.setattr(loop, "time", lambda: skipped[0])
+
+        async def look_up(engine: Engine, model: str, version: str) -> Encoder:
+            skipped[0] += 6.0
+            return Encoder(model_pb2.Model(name=model, version="1", config=_CONFIG))
+
+        client = AsyncClient("127.0.0.1:1", ClientOptions(patience_s=20.0))
+        monkeypatch.setattr(client._models, "look_up", look_up)
+        call = client.submit if submits else client.infer
+        await call("echo", "x", timeout_s=timeout_s)
+        monkeypatch.setattr(loop, "time", real)
+        await client.close()
+
+    monkeypatch.setattr(Engine, "wait", wait)
+    asyncio.run(main())
+    assert waited == [waits_s]
+    assert asked[0].timeout_ms == expires_ms

@@ -215,6 +215,14 @@ def test_config_says_why_a_file_cannot_be_read(tmp_path: Path) -> None:
         load(FILES, str(path))
 
 
+@pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "a = " + "{ b = " * 5_000])
+def test_config_of_endless_depth_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidRequest, match=r"deep\.toml"):
+        load(FILES, str(path))
+
+
 def test_config_lets_a_trusted_network_be_plain(tmp_path: Path) -> None:
     text = GOOD.replace("127.0.0.1", "10.0.0.1") + "[tls]\ninsecure = true\n"
     assert load_node(FILES, write(tmp_path, text), "n1").certificates is None

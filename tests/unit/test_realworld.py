@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from raftbatch.realworld import RealFiles, RealWorld
+from raftbatch.realworld import GivenFiles, RealFiles, RealWorld
 from raftbatch.world import World
 
 FILES = RealFiles()
@@ -76,6 +76,19 @@ def test_open_and_lock_follow_no_symbolic_link(tmp_path: Path, to: str) -> None:
     assert FILES.exists(path)
     FILES.remove(path)
     assert FILES.list(str(tmp_path)) == ["file"]
+
+
+def test_files_that_an_operator_names_may_be_links(tmp_path: Path) -> None:
+    """As where a folder of them is mounted: each is a link into the one that counts now."""
+    (tmp_path / "now").mkdir()
+    (tmp_path / "now" / "file").write_bytes(b"abc")
+    (tmp_path / "file").symlink_to("now/file")
+    (tmp_path / "null").symlink_to("/dev/null")
+    file = GivenFiles().open(f"{tmp_path}/file", "read")
+    assert file.read_at(0, 9) == b"abc"
+    file.close()
+    with pytest.raises(OSError, match="not a regular file"):
+        GivenFiles().open(f"{tmp_path}/null", "read")
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
