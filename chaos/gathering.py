@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos.checkers.process_ends import BUGS
 from chaos.checkers.process_logs import read_log
 from chaos.checkers.process_values import End, Evidence, NodeLog, Ran
 from chaos.history import Event, History
@@ -90,6 +91,7 @@ def _seen(status: StatusReply) -> dict[str, object]:
         "applied": status.applied,
         "commit": status.commit,
         "digest": status.digest.hex(),
+        "bugs": {each: count for each in BUGS if (count := status.counters.get(each, 0))},
     }
 
 
@@ -203,7 +205,7 @@ def _data_bound(config: Path) -> int:
     """Return what a node's data directory may take: the past that is kept, and what is written."""
     storage = tomllib.loads(config.read_text("utf-8")).get("storage", {})
     segment = int(storage.get("segment_bytes", 64 * _MIB))
-    snapshot = int(storage.get("snapshot_bytes_max", 512 * _MIB))
+    snapshot = int(storage.get("snapshot_bytes_max", 768 * _MIB))
     kept = int(storage.get("log_retention_bytes", 1024 * _MIB))
     return kept + _SEGMENTS * segment + _SNAPSHOTS * snapshot
 

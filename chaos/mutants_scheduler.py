@@ -210,8 +210,8 @@ SCHEDULER = [
     Mutant(
         "what-waits-for-an-entry-not-counted",
         _NODE + "refusing",
-        "        admission.key, admission.tenant, admission.rows, size, inbox.uses\n",
-        "        admission.key, admission.tenant, admission.rows, size, {}\n",
+        "admission.traceparent), inbox.uses, 1, names\n",
+        "admission.traceparent), {}, 1, names\n",
         _by("leader.py::test_limit_of_n_means_that_n_are_accepted_and_the_next_refused"),
     ),
     Mutant(

@@ -43,7 +43,7 @@ class StaleMutant(Exception):
 
 
 def install(mutant: Mutant) -> None:
-    """Let the mutant's module be imported with its bug.
+    """Let the mutant's module be imported with its bug, beside those it has already.
 
     Raises:
         StaleMutant: at once where the module was imported already, else at its
@@ -51,6 +51,10 @@ def install(mutant: Mutant) -> None:
     """
     if mutant.module in sys.modules:
         raise StaleMutant(f"{mutant.module} is imported already")
+    for finder in sys.meta_path:
+        if isinstance(finder, _Finder) and finder.module == mutant.module:
+            finder.mutants.append(mutant)
+            return
     sys.meta_path.insert(0, _Finder(mutant))
 
 
@@ -58,32 +62,34 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds one module, with another loader."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
+        self.module = mutant.module
+        self.mutants = [mutant]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the usual place, and our loader for it."""
-        if fullname != self._mutant.module:
+        if fullname != self.module:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._mutant)
+            spec.loader = _Loader(fullname, spec.origin, self.mutants)
         return spec
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
     """Compiles the changed text, past any cached bytecode."""
 
-    def __init__(self, fullname: str, path: str, mutant: Mutant) -> None:
+    def __init__(self, fullname: str, path: str, mutants: Sequence[Mutant]) -> None:
         super().__init__(fullname, path)
-        self._mutant = mutant
+        self._mutants = mutants
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the mutant's code."""
-        mutant = self._mutant
+        """Return the mutants' code."""
         source = self.get_data(self.path).decode("utf-8")
-        found = source.count(mutant.old)
-        if found != 1:
-            raise StaleMutant(f"{mutant.name}: its text is {found} times in {mutant.module}")
-        return compile(source.replace(mutant.old, mutant.new), self.path, "exec")
+        for mutant in self._mutants:
+            found = source.count(mutant.old)
+            if found != 1:
+                raise StaleMutant(f"{mutant.name}: its text is {found} times in {mutant.module}")
+            source = source.replace(mutant.old, mutant.new)
+        return compile(source, self.path, "exec")

@@ -10,12 +10,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from chaos.history import History
+from chaos.limits import Limits
 from chaos.models import RUNS
 from chaos.nemeses import NEMESES, schedule
 from chaos.results import CLUSTER, HISTORY, RAN, write
@@ -51,7 +52,7 @@ class Asked:
         disks: see `ProcessWorld`; empty: as nemeses need.
         network: whether each process has a namespace; None: where this machine can.
         program: see `ProcessWorld`; empty: the product as it is.
-        answers_s, idle_s: see `Plan`.
+        limits: how long it waits for what may never come.
     """
 
     workload: str
@@ -64,8 +65,7 @@ class Asked:
     disks: str = ""
     network: bool | None = None
     program: tuple[str, ...] = ()
-    answers_s: float = 120.0
-    idle_s: float = 60.0
+    limits: Limits = field(default_factory=Limits)
 
     def check(self) -> str:
         """Return what is wrong with it, and what to do; empty: nothing."""
@@ -125,8 +125,7 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
         asked.width,
         any(each in _HARMFUL for each in asked.nemeses),
         any(each in _STOPPING for each in asked.nemeses),
-        asked.answers_s,
-        asked.idle_s,
+        asked.limits,
     )
     more: dict[str, Any] = {"program": asked.program} if asked.program else {}
     with (

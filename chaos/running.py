@@ -28,6 +28,7 @@ from chaos.checkers.process_values import Evidence, Finding
 from chaos.checkers.processes import judge
 from chaos.gathering import Watch, ends_of, evidence_of, idle
 from chaos.history import History
+from chaos.limits import Limits
 from chaos.nemeses import NEMESES, Heal, Planned
 from chaos.workloads import Workload
 from chaos.workloads.scene import Caller, Scene
@@ -37,14 +38,14 @@ from raftbatch.client import AsyncClient, ClientOptions
 from raftbatch.errors import CannotStart
 
 READY_S = 120.0
-"""How long a cluster may take to be founded, or to be whole again after all faults."""
+"""How long a cluster may take to be founded."""
 
 _CALLERS = 4
 _HASTY = 2
 _PATIENCE_S = 60.0
 _HASTE_S = 1.5
 _LOOK_S = 0.5
-_CALM_S = (3.0, 15.0)
+_CALM_S_MAX = 15.0
 _STARTS_MAX = 4
 _STEP_S = 0.2
 _TELL_S = 5.0
@@ -62,8 +63,7 @@ class Plan:
         width: how much is under way at one time.
         harms_executors: whether a strike makes batches fail that are well.
         stops_nodes: whether a strike makes nodes stop by themselves.
-        answers_s: how long calls may last once all is healed: log time, backoffs, retries.
-        idle_s: how long nodes may take after that to have nothing left to do.
+        limits: how long it waits for what may never come.
     """
 
     workload: Workload
@@ -73,8 +73,7 @@ class Plan:
     width: int = 16
     harms_executors: bool = False
     stops_nodes: bool = False
-    answers_s: float = 120.0
-    idle_s: float = 60.0
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(slots=True)
@@ -164,7 +163,7 @@ class Run:
 
     def _stop_one(self, name: str) -> str:
         try:
-            self._world.terminate(name)
+            self._world.terminate(name, self._plan.limits.stop_s)
         except TimeoutError as error:
             self._world.kill(name)
             return str(error)
@@ -187,12 +186,13 @@ class Run:
             over,
             calm,
             findings=self._failed,
+            limits=plan.limits,
         )
         helpers = [asyncio.create_task(each) for each in (self._looks(), self._tells())]
         load = asyncio.ensure_future(plan.workload.run(scene))
         try:
             self._enter("safety")
-            await self._safety(load)
+            await self._safety(load, scene)
             self._enter("heal")
             calm.set()
             self._is_healed = await self._heal()
@@ -214,11 +214,11 @@ class Run:
         # Each begins at another node, and learns of the others.
         addresses = list(self._world.addresses)
         turn = number % len(addresses)
-        options = ClientOptions(patience_s=patience_s, acknowledges=False)
+        options = ClientOptions(patience_s=patience_s, acknowledges=False, tls=self._world.tls)
         client = AsyncClient(addresses[turn:] + addresses[:turn], options)
         return Caller(name, client, self._history, self._counts)
 
-    async def _safety(self, load: asyncio.Future[None]) -> None:
+    async def _safety(self, load: asyncio.Future[None], scene: Scene) -> None:
         """Let strikes and their heals come at their times."""
         plan = self._plan
         due: list[tuple[float, int, bool]] = []
@@ -228,7 +228,7 @@ class Run:
         due.append((plan.time_s, len(plan.strikes), False))
         began = time.monotonic()
         for at_s, place, begins in sorted(due):
-            while (left_s := began + at_s - time.monotonic()) > 0:
+            while (left_s := began + at_s - time.monotonic()) > 0 and not scene.enough.is_set():
                 await asyncio.sleep(min(left_s, _STEP_S))
                 if load.done():
                     await load
@@ -265,16 +265,16 @@ class Run:
         """Undo all faults, start whoever is down, and wait until all are there; return whether."""
         for place in list(self._heals):
             await self._undo(place)
-        began, world = time.monotonic(), self._world
+        began, world, heal_s = time.monotonic(), self._world, self._plan.limits.heal_s
         for left in reversed(range(_STARTS_MAX)):
             for name in world.everyone:
                 if not world.is_alive(name):
                     await asyncio.to_thread(world.restart, name)
             try:
-                await asyncio.to_thread(world.wait_ready, READY_S)
+                await asyncio.to_thread(world.wait_ready, heal_s)
                 break
             except CannotStart as error:
-                if left and time.monotonic() - began < READY_S:
+                if left and time.monotonic() - began < heal_s:
                     await asyncio.sleep(_STEP_S)  # one has ended, perhaps of what it had before
                     continue
                 ends = [f"{name}: {how}" for name in world.everyone if (how := world.ending(name))]
@@ -288,7 +288,7 @@ class Run:
         began = time.monotonic()
         request_id = scene.new_id()
         try:
-            async with asyncio.timeout(self._plan.answers_s):
+            async with asyncio.timeout(self._plan.limits.answers_s):
                 end = await scene.callers[0].infer("echo", scene.text(request_id), request_id)
         except TimeoutError:
             end = None
@@ -298,15 +298,17 @@ class Run:
                 Finding("not-alive", f"a request after the heal was answered by {said}")
             )
         self._counts["alive_ms"] = int((time.monotonic() - began) * 1000)
-        least_s, most_s = _CALM_S
-        await asyncio.sleep(min(max(self._plan.time_s / 5, least_s), most_s))
+        calm_s = self._plan.limits.calm_s
+        if not scene.enough.is_set():
+            calm_s = max(self._plan.time_s / 5, calm_s)
+        await asyncio.sleep(min(calm_s, _CALM_S_MAX))
 
     async def _end(self, load: asyncio.Future[None]) -> None:
         """Wait until the workload has ended and all is idle; what does not is told by checkers."""
-        _, waiting = await asyncio.wait([load], timeout=self._plan.answers_s)
+        _, waiting = await asyncio.wait([load], timeout=self._plan.limits.answers_s)
         if not waiting:
             await load
-        is_idle = await asyncio.to_thread(partial(idle, self._world, self._plan.idle_s))
+        is_idle = await asyncio.to_thread(partial(idle, self._world, self._plan.limits.idle_s))
         self._history.note("phase", name="idle", is_idle=is_idle, is_answered=not waiting)
 
     # Beside.

@@ -66,7 +66,7 @@ def drawn(seed: int, time_s: float, has: Collection[str], folder: Path = FOLDER)
     rng = Random(f"swarm {seed}")
     possible = sorted(name for name, each in NEMESES.items() if each.needs <= set(has))
     nemeses = rng.sample(possible, rng.randint(1, _NEMESES_MAX))
-    workload = rng.choice(sorted(WORKLOADS))
+    workload = rng.choice(sorted(name for name, each in WORKLOADS.items() if each.is_drawn))
     width = rng.choice(_WIDTHS)
     return Asked(workload, tuple(nemeses), time_s, seed, folder=folder / str(seed), width=width)
 

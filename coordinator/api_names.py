@@ -14,8 +14,9 @@ from functools import cached_property
 from coordinator.answers import error_of
 from coordinator.api_base import ApiBase, Name
 from coordinator.cancelling import Cancelling
-from coordinator.core.admission import has_ids, ids_after_ms, retry_after_ms
+from coordinator.core.admission import ids_after_ms, retry_after_ms
 from coordinator.core.effects import Verdict, Verdicts
+from coordinator.core.room import has_ids
 from coordinator.proposer import copy_of
 from coordinator.submission import check_names
 from raftbatch import records as r

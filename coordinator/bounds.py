@@ -6,11 +6,16 @@ start, or by each call that it is in. What is sensible is far below; which numbe
 their owners' business.
 
 What lives here: the one table of that. What must never live here: a default, or a relation of two
-numbers. Called by: `config`, `founding_records`. Total but for InvalidRequest.
+numbers. Called by: `config`, `founding_records`; `stated`, for settings that come while a cluster
+runs. Total but for InvalidRequest.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from raftbatch.errors import InvalidRequest
+from raftbatch.settings import Model, Policy, TenantLimits
 from raftbatch.tables import Table
 
 INT32_MAX = (1 << 31) - 1
@@ -59,7 +64,29 @@ def whole(table: Table, key: str) -> int:
         InvalidRequest: it is none, or more; the message names file, key and bound.
     """
     value = table.whole(key, 0)
-    bound = most(table.name, key)
-    if value > bound:
-        raise table.wrong(key, f"is {value}, which is more than {bound}")
+    problem = _beyond(table.name, key, value)
+    if problem:
+        raise table.wrong(key, problem)
     return value
+
+
+def check(table: str, settings: Policy | TenantLimits | Model) -> None:
+    """Hold settings that come from elsewhere than a file against the same bounds.
+
+    Args:
+        table: what a file would call them, dotted.
+        settings: whose numbers.
+
+    Raises:
+        InvalidRequest: definite; one is beyond its bound; the message names both.
+    """
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if type(one) is int and (problem := _beyond(table, each.name, one)):
+                raise InvalidRequest(f"{table}.{each.name} {problem}")
+
+
+def _beyond(table: str, key: str, value: int) -> str:
+    bound = most(table, key)
+    return f"is {value}, which is more than {bound}" if value > bound else ""

@@ -136,7 +136,7 @@ class SessionLimits:
         unread_bytes_max: answers that come while a client reads nothing, in bytes; one that lets
             more pile up is cut off. Outcomes that were known already wait until it has read others.
         forward_requests_max: what all clients together may have on its way to the leader through
-            this node; more is refused.
+            this node; more is refused. One caller may have half of what others leave of these two.
         forward_bytes_max: the same, in bytes.
         forward_ms_max: how long something is on its way there at most, with all tries, before the
             client is told that nobody took it, or that nobody knows.
@@ -150,7 +150,7 @@ class SessionLimits:
     taking_bytes_max: int = 64 << 20
     in_flight_max: int = 16_384
     unread_bytes_max: int = 64 << 20
-    forward_requests_max: int = 16_384
+    forward_requests_max: int = 32_768
     forward_bytes_max: int = 64 << 20
     forward_ms_max: int = 10_000
 

@@ -4,7 +4,7 @@ They follow the first Lead of all. From then on they live in the log, and what t
 says of them counts no more: they are changed through the cluster itself.
 
     [policy]                       keys as in docs/LIMITS.md
-    outcome_retention_ms = 600_000
+    outcome_retention_ms = 300_000
     [policy.tenants.NAME]          limits of one tenant, the three of what waits at least
     [models.NAME]                  keys as in docs/LIMITS.md; version = "1"
     max_batch_size = 64
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from coordinator.bounds import whole
+from coordinator.stated import SETTINGS_BYTES_MAX, settings_bytes
 from raftbatch.codec import check_record
 from raftbatch.errors import InvalidRequest, RaftbatchError
 from raftbatch.fields import NAME_LENGTH_MAX
@@ -64,6 +65,10 @@ def founding_records(policy: Table, models: Table) -> tuple[Record, ...]:
         except RaftbatchError as error:
             table = models if isinstance(record, PutModel) else policy
             raise table.wrong("", error.message) from None
+    size = settings_bytes(limits, versions)
+    if size > SETTINGS_BYTES_MAX:
+        what = f"policy and models take {size} bytes in the state, at most {SETTINGS_BYTES_MAX}"
+        raise models.wrong("", what)
     return records
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import add
 
+from coordinator.core import texts
 from coordinator.core.admission import is_never, usable
 from coordinator.leader_parts import LeaderConfig
 from coordinator.leadership import Leadership
@@ -63,8 +64,10 @@ def take_all(
         most > config.record_bytes_max
         or inbox.items + count > config.pending_items_max
         or inbox.size + size + count * rest > config.pending_bytes_max
-        or outlook.overload(key, tenant, sum(rows), size, inbox.uses, count)[0]
     ):
+        return False
+    held = size + texts.of_all(key, traces), inbox.uses, count, texts.of_names(names)
+    if outlook.overload(key, tenant, sum(rows), *held)[0]:
         return False
     inbox.add_requests(admissions, names, sizes, dones)
     leadership.pump_soon()

@@ -34,6 +34,7 @@ from coordinator.raft.segments.limits import Space
 from coordinator.raft.spread import durations
 from coordinator.raft.standing import Role
 from coordinator.replica import Replica
+from coordinator.stated import bounded
 from raftbatch import records as r
 from raftbatch.codec import check_record
 from raftbatch.errors import (
@@ -189,10 +190,11 @@ class Leader:
             Draining, NoSpace, Overloaded: the log refuses entries for now, or too much waits.
             InvalidRequest, PayloadTooLarge: it can never be taken.
         """
-        leadership, _ = self._require()
+        leadership, outlook = self._require()
         if isinstance(record, _OWN):
             raise InvalidRequest(f"{type(record).__name__} is for the leader to decide")
         size = check_record(record)
+        record = bounded(outlook.state, record)
         refusing.check_room(self._config, leadership.inbox, leadership.held, size)
         leadership.inbox.add_record(record, size, done)
         self.counts.reports_total += isinstance(record, _REPORTS)

@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.config import NodeConfig
+from coordinator.core.texts import KNOWN_ID_BYTES, WAITING_BYTES
+from coordinator.stated import EXECUTOR_BYTES_MAX, MESSAGES_BYTES_MAX, SETTINGS_BYTES_MAX
 from raftbatch.records import PutModel, PutPolicy
 from raftbatch.settings import Model, Policy
 
-_KNOWN_ID_BYTES = 100
-_WAITING_BYTES = 150
-"""What an id that is known, and what is said of a waiting request, take in a snapshot: about."""
+_ID_MEMORY_BYTES = 450
+"""What a known id takes of memory, about."""
+
+_QUARANTINED_BYTES = 40 << 10
+"""What a request in quarantine takes beside its payload, at most: its texts are not cut."""
 
 _AMOUNTS = ("requests_waiting_max", "rows_waiting_max", "bytes_waiting_max")
 
@@ -40,6 +44,11 @@ def unreachable(config: NodeConfig) -> list[str]:
     return looked.found
 
 
+def rate_max(policy: Policy) -> int:
+    """Return how many requests a second a cluster bears for ever. Total. Deterministic."""
+    return policy.dedupe_entries_max * 1000 // policy.dedupe_retention_ms
+
+
 def sustained(config: NodeConfig) -> list[str]:
     """Return a sentence on what rate of requests the policy bears for ever; none of opaque nodes.
 
@@ -51,10 +60,30 @@ def sustained(config: NodeConfig) -> list[str]:
             most, kept_ms = record.policy.dedupe_entries_max, record.policy.dedupe_retention_ms
             found.append(
                 f"ids are known for dedupe_retention_ms = {kept_ms} after their outcomes: with "
-                f"dedupe_entries_max = {most} that bears {most * 1000 // kept_ms} requests/s for "
-                "ever; above that, new ones are refused in the end"
+                f"dedupe_entries_max = {most} that bears {rate_max(record.policy)} requests/s for "
+                f"ever, in some {most * _ID_MEMORY_BYTES // 1_000_000} MB of memory for ids; above "
+                "that, new ones are refused in the end. All that the policy lets in takes up to "
+                f"{state_bytes_max(record.policy)} bytes in a snapshot"
             )
     return found
+
+
+def state_bytes_max(policy: Policy) -> int:
+    """Return what a state takes in a snapshot at most, by these limits. Total. Deterministic.
+
+    What comes on top is what runs when `outcome_bytes_max` is reached: its results.
+    """
+    return (
+        policy.bytes_waiting_max
+        + policy.requests_waiting_max * WAITING_BYTES
+        + policy.outcome_bytes_max
+        + policy.dedupe_entries_max * KNOWN_ID_BYTES
+        + policy.quarantine_bytes_max
+        + policy.quarantine_requests_max * _QUARANTINED_BYTES
+        + policy.executors_max * EXECUTOR_BYTES_MAX
+        + SETTINGS_BYTES_MAX
+        + MESSAGES_BYTES_MAX
+    )
 
 
 class _Look:
@@ -122,19 +151,14 @@ class _Look:
 
     def at_state(self, policy: Policy) -> None:
         """Look whether all that the state may hold goes into a snapshot."""
-        held = (
-            policy.bytes_waiting_max
-            + policy.outcome_bytes_max
-            + policy.quarantine_bytes_max
-            + policy.dedupe_entries_max * _KNOWN_ID_BYTES
-            + policy.requests_waiting_max * _WAITING_BYTES
-        )
+        held = state_bytes_max(policy)
         most = self._config.storage.snapshots.snapshot_bytes_max
         if held > most:
             self._say(
                 "policy.bytes_waiting_max, outcome_bytes_max, quarantine_bytes_max, "
-                "dedupe_entries_max and requests_waiting_max cannot be reached together: the state "
-                f"would take some {held} bytes, and storage.snapshot_bytes_max = {most}, beyond "
+                "dedupe_entries_max, requests_waiting_max, quarantine_requests_max and "
+                "executors_max cannot be reached together: the state would take up to "
+                f"{held} bytes, and storage.snapshot_bytes_max = {most}, beyond "
                 "which no snapshot is written and the log is never compacted"
             )
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from coordinator.core.effects import Reply, Verdict, Verdicts
-from coordinator.core.usage import Usage
+from coordinator.core.usage import Usage, usage_of
 from raftbatch.codec import KEYS_MAX, check_record
 from raftbatch.errors import NoLeader, NotLeader, RaftbatchError
 from raftbatch.fields import BLOB_BYTES_MAX, NAME_LENGTH_MAX, TEXT_LENGTH_MAX
@@ -249,7 +249,7 @@ class Inbox:
             return
         self._names[name] = None
         self._queue.append(ask)
-        self._count_in(admission.key, admission.tenant, 1, admission.rows, payload)
+        self._count_in((admission,), (name,), payload)
 
     def add_requests(
         self,
@@ -268,8 +268,7 @@ class Inbox:
         self.size += sum(sizes)
         self._names.update(dict.fromkeys(names))
         self._queue.extend(map(_ask, zip(admissions, dones, sizes, names, strict=True)))
-        first, rows = admissions[0], sum([each.rows for each in admissions])
-        self._count_in(first.key, first.tenant, len(names), rows, sum(payloads))
+        self._count_in(admissions, names, sum(payloads))
 
     def add_record(self, record: Record, size: int, done: Done) -> None:
         """Let any other record wait for the next entry."""
@@ -339,16 +338,18 @@ class Inbox:
         for _, done, _, _ in asks:
             done(copy_of(error))
 
-    def _count_in(self, key: Key, tenant: str, count: int, rows: int, size: int) -> None:
-        self.admissions += count
+    def _count_in(self, admissions: Sequence[Admission], names: Sequence[str], size: int) -> None:
+        """Count requests of one key and tenant."""
+        key, tenant, *_ = admissions[0]
+        self.admissions += len(admissions)
         counted = self._counted.get((key, tenant))
         if counted is None:
             uses = [self.uses.setdefault(whose, Usage()) for whose in (None, key[:2], tenant)]
             counted = self._counted[key, tenant] = uses
+        rows = sum([each.rows for each in admissions])
+        more = usage_of(key, names, [each.traceparent for each in admissions], rows, size)
         for use in counted:
-            use.requests += count
-            use.rows += rows
-            use.size += size
+            use.add_all(more)
 
     def _count_out(self, admissions: Sequence[Admission]) -> None:
         self.admissions -= len(admissions)
@@ -358,19 +359,19 @@ class Inbox:
             return
         for each in admissions:
             size = len(each.payload) + len(each.parameters)
+            name = f"{each.tenant}\0{each.request_id}"
+            less = usage_of(each.key, (name,), (each.traceparent,), each.rows, size)
             for whose in (None, each.key[:2], each.tenant):
                 use = self.uses[whose]
-                use.requests -= 1
-                use.rows -= each.rows
-                use.size -= size
+                use.take_away(less)
                 if not use.requests:
                     del self.uses[whose]
 
 
 def _size_of(admission: Admission, name: str, payload: int) -> int:
     """Return what a request counts as in an entry, and where it waits for one, in bytes."""
-    texts = len(name) + len(admission.key[2]) + len(admission.traceparent)
-    return REQUEST_BYTES + payload + texts
+    said = len(name) + len(admission.key[2]) + len(admission.traceparent)
+    return REQUEST_BYTES + payload + said
 
 
 def _requests_of(record: Record) -> int:

@@ -6,9 +6,11 @@ answer that admits. Called by: `leader`. Total. Deterministic.
 
 from __future__ import annotations
 
-from coordinator.core.admission import has_ids, has_room, ids_after_ms, is_never, why_never
+from coordinator.core import texts
+from coordinator.core.admission import is_never, why_never
 from coordinator.core.effects import Verdict
 from coordinator.core.outlook import Outlook
+from coordinator.core.room import has_ids, outcomes_fill, share_is_filled
 from coordinator.core.state import State
 from coordinator.core.usage import Usage
 from coordinator.leader_parts import LeaderConfig, Log
@@ -75,18 +77,25 @@ def check_load(
     Raises:
         Overloaded, QuotaExceeded, UnknownModel: definite.
     """
-    verdict, retry_ms = outlook.overload(
-        admission.key, admission.tenant, admission.rows, size, inbox.uses
-    )
+    names = texts.of_name(f"{admission.tenant}\0{admission.request_id}")
+    held = size + texts.of_request(admission.key, admission.traceparent), inbox.uses, 1, names
+    verdict, retry_ms = outlook.overload(admission.key, admission.tenant, admission.rows, *held)
     if verdict:
-        state, coming = outlook.state, outlook.coming(inbox.uses)
-        if verdict is Verdict.OVERLOADED and not has_ids(state, coming + 1):
-            retry_ms = ids_after_ms(state, now_ms)
-        raise refused_for_load(state, verdict, admission, retry_ms, coming)
+        state, (coming, of_coming) = outlook.state, outlook.coming(inbox.uses)
+        names += of_coming
+        about = coming + 1, names
+        tenant = admission.tenant
+        retry_ms = outlook.drained.retry_ms(state, verdict, now_ms, tenant, about) or retry_ms
+        raise refused_for_load(state, verdict, admission, retry_ms, coming, names)
 
 
 def refused_for_load(
-    state: State, verdict: Verdict, admission: Admission, retry_ms: int, coming: int = 0
+    state: State,
+    verdict: Verdict,
+    admission: Admission,
+    retry_ms: int,
+    coming: int = 0,
+    names: int = 0,
 ) -> RaftbatchError:
     """Return the error for what `Outlook.overload` says.
 
@@ -96,12 +105,13 @@ def refused_for_load(
         admission: that is refused.
         retry_ms: when to come back.
         coming: requests that are about to wait.
+        names: what their names, and this one's, take beyond what is allowed for them.
     """
     if verdict is Verdict.UNKNOWN_MODEL:
         return _unknown(state, admission)
     if verdict is Verdict.QUOTA_EXCEEDED:
         return QuotaExceeded(_why_no_share(state, admission.tenant), retry_after_ms=retry_ms)
-    return Overloaded(_why_no_room(state, coming), retry_after_ms=retry_ms)
+    return Overloaded(_why_no_room(state, coming, names), retry_after_ms=retry_ms)
 
 
 def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, size: int) -> None:
@@ -130,9 +140,9 @@ def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, 
 
 def _why_no_share(state: State, tenant: str) -> str:
     """Return what of a tenant's is full: what it left behind, or what it has waiting."""
-    own = Usage()
-    own.limit_by_tenant(state.policy, tenant)
-    if own.outcomes_max and 2 * state.tenant_outcomes.get(tenant, 0) > own.outcomes_max:
+    if share_is_filled(state, tenant):
+        own = Usage()
+        own.limit_by_tenant(state.policy, tenant)
         return (
             f"outcomes that {tenant} has not acknowledged fill what is kept of them for one tenant "
             f"(tenant_outcome_bytes_max = {own.outcomes_max}): it should acknowledge them; else "
@@ -141,16 +151,15 @@ def _why_no_share(state: State, tenant: str) -> str:
     return f"{tenant} has as much waiting as it may"
 
 
-def _why_no_room(state: State, coming: int) -> str:
+def _why_no_room(state: State, coming: int, names: int) -> str:
     """Return what is full, and when it is so no more; perhaps nothing that waits."""
     policy = state.policy
-    if not has_ids(state, coming + 1):
+    if not has_ids(state, coming + 1, names):
         return (
             f"as many ids are known as may (dedupe_entries_max = {policy.dedupe_entries_max}): "
             f"each goes dedupe_retention_ms = {policy.dedupe_retention_ms} after its outcome"
         )
-    reserved = (state.all_use.requests + coming) * policy.outcome_reserve_bytes
-    if not has_room(state, coming + 1) and state.outcome_bytes > reserved:
+    if outcomes_fill(state, coming + 1):
         return (
             "outcomes that nobody has acknowledged fill what is kept of them (outcome_bytes_max = "
             f"{policy.outcome_bytes_max}): whoever asked for them should acknowledge them; else "

@@ -19,7 +19,8 @@ from coordinator.core.effects import Applied, Ended
 from coordinator.core.state import State
 from coordinator.core.values import Outcome, Request
 from coordinator.proposer import copy_of
-from raftbatch.errors import Overloaded, RaftbatchError
+from coordinator.shares import Caller, Shares
+from raftbatch.errors import RaftbatchError
 
 RETRY_AFTER_MS = 100
 """How soon a caller may come again who met a bound on waits: they come and go."""
@@ -36,7 +37,8 @@ class IndexWaits:
     """
 
     def __init__(self, waits_max: int) -> None:
-        self._waits_max = waits_max
+        what, setting = "calls wait for an index", "api.index_waits_max"
+        self._shares = Shares(waits_max, what, setting, RETRY_AFTER_MS)
         self._waiting: dict[int, tuple[int, asyncio.Future[bool | RaftbatchError]]] = {}
         self._serial = 0
         self._least = 0  # no wait is for less
@@ -48,24 +50,23 @@ class IndexWaits:
         """Return whether the index was applied in that time; it is not, at the call.
 
         Raises:
-            Overloaded: definite; too many wait.
+            Overloaded: definite; too many wait, of all or of this caller.
             RaftbatchError: what `end` was given.
         """
-        if len(self._waiting) >= self._waits_max:
-            raise Overloaded(
-                f"{self._waits_max} calls wait for an index already", retry_after_ms=RETRY_AFTER_MS
-            )
+        self._shares.check(1)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool | RaftbatchError] = loop.create_future()
         timer = loop.call_later(timeout_ms / 1000, _run_out, future)
         serial = self._serial = self._serial + 1
         self._least = min(self._least, index) if self._waiting else index
         self._waiting[serial] = (index, future)
+        caller = self._shares.take()
         try:
             found = await future
         finally:
             timer.cancel()
             self._waiting.pop(serial, None)
+            self._shares.give(caller)
         if isinstance(found, RaftbatchError):
             raise found
         return found
@@ -109,13 +110,12 @@ class OutcomeWaits:
     """
 
     def __init__(self, waits_max: int) -> None:
-        self._waits_max = waits_max
-        self._waiting: dict[str, dict[int, Told]] = {}
-        self._count = 0
+        self._shares = Shares(waits_max, "calls wait for outcomes", "api.waits_max", RETRY_AFTER_MS)
+        self._waiting: dict[str, dict[int, tuple[Told, Caller]]] = {}
         self._serial = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._shares.total
 
     def __contains__(self, name: str) -> bool:
         return name in self._waiting
@@ -128,25 +128,22 @@ class OutcomeWaits:
             told: called on the loop, while the entry is applied that ended it.
 
         Raises:
-            Overloaded: definite; too many wait.
+            Overloaded: definite; too many wait, of all or of this caller.
         """
-        if self._count >= self._waits_max:
-            raise Overloaded(
-                f"{self._waits_max} calls wait for outcomes already", retry_after_ms=RETRY_AFTER_MS
-            )
+        self._shares.check(1)
         serial = self._serial = self._serial + 1
         of_name = self._waiting.get(name)
         if of_name is None:
             of_name = self._waiting[name] = {}
-        of_name[serial] = told
-        self._count += 1
+        of_name[serial] = told, self._shares.take()
         return Wait(name, serial)
 
     def drop(self, wait: Wait) -> None:
         """Wait no more. Harmless when it was told, or dropped before."""
         of_name = self._waiting.get(wait.name)
-        if of_name is not None and of_name.pop(wait.serial, None) is not None:
-            self._count -= 1
+        dropped = None if of_name is None else of_name.pop(wait.serial, None)
+        if dropped is not None:
+            self._shares.give(dropped[1])
             if not of_name:
                 del self._waiting[wait.name]
 
@@ -170,9 +167,9 @@ class OutcomeWaits:
     def end(self, error: RaftbatchError) -> None:
         """Tell all that they wait in vain."""
         waiting, self._waiting = self._waiting, {}
-        self._count = 0
         for of_name in waiting.values():
-            for told in of_name.values():
+            for told, caller in of_name.values():
+                self._shares.give(caller)
                 told(copy_of(error))
 
     def _tell(self, state: State, names: Iterable[str]) -> None:
@@ -182,7 +179,7 @@ class OutcomeWaits:
                 continue
             known = state.named(name)
             assert not isinstance(known, Request)
-            self._count -= len(of_name)
             result = outcome_or_error(known)
-            for told in of_name.values():
+            for told, caller in of_name.values():
+                self._shares.give(caller)
                 told(result)

@@ -44,10 +44,14 @@ class TenantLimits:
 class Policy:
     """The limits of a cluster. Everything is bounded by something here.
 
-    What the state may hold has to fit into a snapshot (`snapshot_bytes_max`, 512
+    What the state may hold has to fit into a snapshot (`snapshot_bytes_max`, 768
     MiB by default). By the defaults that is, in MiB: 128 of payloads, 128 of
-    outcomes, 16 in quarantine, some 200 for 2,000,000 ids that are known, of some
-    100 bytes each, and some 30 for what is said of 200,000 waiting requests.
+    outcomes, 245 for 2,000,000 ids that are known, of up to 128 bytes each, 55 for
+    what is said of 200,000 waiting requests, 55 for 1,000 requests in quarantine
+    with their payloads, 63 for 1,000 executors, and 24 for settings and for what is
+    said of batches that failed. Texts that take more than is allowed for count
+    toward the bytes of what they belong to, and long ids as several: see
+    `coordinator.core.texts`, and docs/LIMITS.md.
 
     Attributes:
         requests_waiting_max: requests without an outcome, in all.
@@ -98,10 +102,10 @@ class Policy:
     executors_max: int = 1000
     request_bytes_max: int = 16 * _MIB
     result_bytes_max: int = 16 * _MIB
-    outcome_retention_ms: int = 600_000
+    outcome_retention_ms: int = 300_000
     outcome_bytes_max: int = 128 * _MIB
     outcome_reserve_bytes: int = 128
-    dedupe_retention_ms: int = 900_000
+    dedupe_retention_ms: int = 360_000
     dedupe_entries_max: int = 2_000_000
     cancels_remembered_max: int = 1000
     quarantine_requests_max: int = 1000
@@ -246,3 +250,8 @@ def _check_numbers(settings: object, minimum: int, except_for: tuple[str, ...] =
             least = 0 if each.name in except_for else minimum
             if not least <= value <= INT_MAX:
                 raise ValueError(f"{each.name} = {value} is not in {least} .. {INT_MAX}")
+
+
+POLICY_AT_FIRST = Policy(outcome_retention_ms=600_000, dedupe_retention_ms=900_000)
+"""What holds until a log's first PutPolicy, whatever the defaults of a release: older logs mean
+what they meant."""

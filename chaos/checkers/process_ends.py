@@ -12,7 +12,9 @@ from chaos.checkers.process_logs import Tale
 from chaos.checkers.process_values import End, Evidence, Finding
 from chaos.history import Event
 
-_BUGS = ("leader_stale_total", "leader_voids_total", "leader_rejected_total")
+BUGS = ("leader_stale_total", "leader_voids_total", "leader_rejected_total")
+"""Counters of a node, each of which is 0 as long as its leader does all as it should."""
+
 _KINDS = {"data": "its data directory", "log": "its log file"}
 
 
@@ -109,7 +111,20 @@ def broken(evidence: Evidence) -> Iterator[Finding]:
     for name, lines in evidence.said.items():
         if lines:
             yield Finding("traceback", f"{name} tells of a bug", story=list(lines))
-    for node, end in evidence.ends.items():
-        for bug in _BUGS:
-            if end.counters.get(bug):
-                yield Finding("leader-bug", f"{node} counts {end.counters[bug]} of {bug}")
+    for (node, bug), count in _bugs(evidence).items():
+        yield Finding("leader-bug", f"{node} counts {count} of {bug}")
+
+
+def _bugs(evidence: Evidence) -> dict[tuple[str, str], int]:
+    """Return what nodes counted, at any time: one that starts again has forgotten it."""
+    found: dict[tuple[str, str], int] = {}
+    counted = [(node, end.counters) for node, end in evidence.ends.items()]
+    for event in evidence.events:
+        if event.op == "look":
+            nodes = event.value.get("nodes", {})
+            counted += [(node, each.get("bugs", {})) for node, each in nodes.items()]
+    for node, counters in counted:
+        for bug in BUGS:
+            if count := int(counters.get(bug, 0)):
+                found[node, bug] = max(found.get((node, bug), 0), count)
+    return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from chaos.checkers.process_values import Finding, LogEntry, NodeLog
 from coordinator.offline import read_directory
@@ -66,23 +67,31 @@ def read_log(world: World, directory: str) -> NodeLog:
 
 
 def disagreements(logs: Mapping[str, NodeLog], committed: int) -> Iterator[Finding]:
-    """Yield where two logs break log matching, or differ in what is committed."""
+    """Yield where two logs break log matching, and where they differ in what is committed."""
     for node, log in logs.items():
         if log.refusal:
             yield Finding("unreadable-log", f"the files of {node} cannot be read: {log.refusal}")
-    seen: dict[int, dict[int, tuple[str, bytes]]] = {}
-    settled: dict[int, tuple[str, LogEntry]] = {}
+    yield from islice(_unmatched(logs), 1)
+    yield from islice(_unsettled(logs, committed), 1)
+
+
+def _unmatched(logs: Mapping[str, NodeLog]) -> Iterator[Finding]:
+    seen: dict[tuple[int, int], tuple[str, bytes]] = {}
     for node, log in logs.items():
         for index, entry in log.entries.items():
-            by_term = seen.setdefault(index, {})
-            first, data = by_term.setdefault(entry.term, (node, entry.data))
+            first, data = seen.setdefault((index, entry.term), (node, entry.data))
             if data != entry.data:
                 yield Finding(
                     "two-leaders",
                     f"index {index} of term {entry.term} is one entry on {first}, "
                     f"another on {node}",
                 )
-                return
+
+
+def _unsettled(logs: Mapping[str, NodeLog], committed: int) -> Iterator[Finding]:
+    settled: dict[int, tuple[str, LogEntry]] = {}
+    for node, log in logs.items():
+        for index, entry in log.entries.items():
             if index > committed:
                 continue
             other, known = settled.setdefault(index, (node, entry))
@@ -92,7 +101,6 @@ def disagreements(logs: Mapping[str, NodeLog], committed: int) -> Iterator[Findi
                     f"index {index} is committed, and of term {known.term} on {other}, "
                     f"of {entry.term} on {node}",
                 )
-                return
 
 
 def merged(logs: Mapping[str, NodeLog], committed: int) -> dict[int, LogEntry]:

@@ -8,28 +8,74 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from chaos.checkers.process_logs import tale
-from chaos.checkers.process_values import Name, NodeLog
+from chaos.checkers.process_values import LogEntry, Name, NodeLog
 from chaos.history import Event
 from raftbatch.errors import InvalidRequest
-from raftbatch.stories import Story
+from raftbatch.stories import Stories, Story
 
 _SHOWN = 90
 
 
-def told(
-    name: Name, events: Sequence[Event], logs: Mapping[str, NodeLog], committed: int
-) -> Iterator[str]:
-    """Yield lines: the clients' calls, then what each node's log has; alike ones together."""
-    begin = events[0].ns if events else 0
-    for event in events:
-        if event.call and (event.tenant, event.id) == name:
-            yield _row(event, begin)
-    by_lines: dict[tuple[str, ...], list[str]] = {}
-    for node, log in logs.items():
-        by_lines.setdefault(tuple(_in_log(name, log, committed)), []).append(node)
-    for lines, nodes in by_lines.items():
-        yield f"in the log of {', '.join(nodes)}:"
-        yield from (f"  {line}" for line in lines)
+class Telling:
+    """Tells the story of one request after the other. Each log is read once, alike ones together.
+
+    Args:
+        events: the history.
+        logs: of each node.
+        committed: up to which index they are told.
+    """
+
+    def __init__(
+        self, events: Sequence[Event], logs: Mapping[str, NodeLog], committed: int
+    ) -> None:
+        self._begin = events[0].ns if events else 0
+        self._rows: dict[Name, list[Event]] = {}
+        for event in events:
+            if event.call:
+                self._rows.setdefault((event.tenant, event.id), []).append(event)
+        self._logs = logs
+        self._committed = committed
+        self._folded: list[tuple[dict[int, LogEntry], Stories | str]] = []
+
+    def told(self, name: Name) -> Iterator[str]:
+        """Yield lines: the clients' calls, then what each node's log has; alike ones together."""
+        for event in self._rows.get(name, ()):
+            yield _row(event, self._begin)
+        by_lines: dict[tuple[str, ...], list[str]] = {}
+        for node, log in self._logs.items():
+            by_lines.setdefault(tuple(self._in_log(name, log)), []).append(node)
+        for lines, nodes in by_lines.items():
+            yield f"in the log of {', '.join(nodes)}:"
+            yield from (f"  {line}" for line in lines)
+
+    def _in_log(self, name: Name, log: NodeLog) -> Iterator[str]:
+        if log.refusal:
+            yield f"it cannot be read: {log.refusal}"
+            return
+        if log.first_index > 1:
+            yield f"it begins with index {log.first_index}"
+        found = self._stories(log)
+        if isinstance(found, str):
+            yield found
+            return
+        stories = found.find(name[1], name[0])
+        if not stories:
+            yield f"nothing of it, up to index {log.last_index}"
+        for story in stories:
+            yield from _of(story)
+
+    def _stories(self, log: NodeLog) -> Stories | str:
+        """Return what a log tells, or why it tells nothing."""
+        entries = {at: each for at, each in log.entries.items() if at <= self._committed}
+        for known, found in self._folded:
+            if known == entries:
+                return found
+        try:
+            told: Stories | str = tale(entries).stories
+        except InvalidRequest as error:
+            told = error.message
+        self._folded.append((entries, told))
+        return told
 
 
 def _row(event: Event, begin: int) -> str:
@@ -43,24 +89,6 @@ def _row(event: Event, begin: int) -> str:
 def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _in_log(name: Name, log: NodeLog, committed: int) -> Iterator[str]:
-    if log.refusal:
-        yield f"it cannot be read: {log.refusal}"
-        return
-    if log.first_index > 1:
-        yield f"it begins with index {log.first_index}"
-    entries = {index: each for index, each in log.entries.items() if index <= committed}
-    try:
-        stories = tale(entries).stories.find(name[1], name[0])
-    except InvalidRequest as error:
-        yield error.message
-        return
-    if not stories:
-        yield f"nothing of it, up to index {log.last_index}"
-    for story in stories:
-        yield from _of(story)
 
 
 def _of(story: Story) -> Iterator[str]:

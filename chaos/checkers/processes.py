@@ -18,7 +18,7 @@ from chaos.checkers import process_ends as ends
 from chaos.checkers import process_scheduler as scheduler
 from chaos.checkers.process_clients import Clients
 from chaos.checkers.process_logs import disagreements, gaps, merged, tale
-from chaos.checkers.process_story import told
+from chaos.checkers.process_story import Telling
 from chaos.checkers.process_values import Evidence, Finding
 from chaos.history import Call, calls
 from raftbatch.errors import InvalidRequest
@@ -30,12 +30,13 @@ def judge(evidence: Evidence) -> list[Finding]:
     """Return all broken promises, with their stories; of each rule at most five."""
     counts: Counter[str] = Counter()
     found = []
+    telling = Telling(evidence.events, evidence.logs, evidence.committed)
     for finding in _found(evidence):
         counts[finding.rule] += 1
         if counts[finding.rule] > _OF_A_RULE_MAX:
             continue
         if finding.name is not None:
-            finding.story += told(finding.name, evidence.events, evidence.logs, evidence.committed)
+            finding.story += telling.told(finding.name)
         found.append(finding)
     for finding in found:
         if (count := counts[finding.rule]) > _OF_A_RULE_MAX:

@@ -25,8 +25,8 @@ from coordinator.core.effects import Verdict
 from coordinator.core.values import Outcome
 from raftbatch import records as r
 from raftbatch.kinds import OutcomeKind
+from raftbatch.settings import POLICY_AT_FIRST
 from raftbatch.settings import Model as Settings
-from raftbatch.settings import Policy
 
 Lookup = Callable[[str], Outcome | None]
 """Gives the outcome of a name, as the replica that has just applied an entry has it."""
@@ -74,7 +74,7 @@ class Model:
         self.open: dict[int, Story] = {}
         self.names: dict[str, Story] = {}
         self.tickets: dict[tuple[str, int], Story] = {}
-        self.policy = Policy()
+        self.policy = POLICY_AT_FIRST
         self.models: dict[tuple[str, str], Settings] = {}
         self.deleting: dict[tuple[str, str], None] = {}
         self.waiting = Waiting(complain)

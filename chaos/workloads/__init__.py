@@ -23,6 +23,7 @@ class Workload:
         description: in a line.
         run: does it, until the scene is over and all that was begun has ended.
         spare_nodes, spare_executors: how many more than there are in the beginning it may start.
+        is_drawn: whether a swarm's seeds may draw it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Workload:
     run: Callable[[Scene], Awaitable[None]]
     spare_nodes: int = 0
     spare_executors: int = 0
+    is_drawn: bool = True
 
 
 WORKLOADS = {
@@ -41,7 +43,7 @@ WORKLOADS = {
         Workload("cancel", "cancel in each stage, before it comes, and in storms", clients.cancel),
         Workload("deadline", "short timeouts, more than executors can do", clients.deadline),
         Workload("overload", "three times what executors can do", clients.overload),
-        Workload("poison", "requests that raise, exit, crash and hang the model", clients.poison),
+        Workload("poison", "requests that raise, exit, crash, hang and eat memory", clients.poison),
         Workload("long", "requests that run for seconds", clients.long),
         Workload("drain", "executors leave in good order and come back", operators.drain),
         Workload("rolling", "each node in turn is stopped and started", operators.rolling),
@@ -51,6 +53,13 @@ WORKLOADS = {
             members.membership,
             spare_nodes=2,
             spare_executors=1,
+        ),
+        Workload(
+            "each-change",
+            "coordinators are added, removed and wiped, once in each way, in a fixed order",
+            members.each_change,
+            spare_nodes=2,
+            is_drawn=False,
         ),
         Workload("soak", "all that clients do, mixed", clients.soak),
     )

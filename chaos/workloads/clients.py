@@ -7,7 +7,9 @@ Called by: `chaos.workloads`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 
 from chaos.models import MISCHIEF
 from chaos.workloads.plain import Plain
@@ -22,7 +24,7 @@ _OVERLOAD = 3
 _ROWS_PER_S = 80.0  # two executors of the model `slow`
 _BAD = 0.1
 _LONG_S = (0.5, 2.5)
-_DEADLY = ("exit", "segv", "hang")
+_DEADLY = ("exit", "segv", "hang", "eat")
 _BREAKS = ("item",) * 3 + ("raise",) * 3 + _DEADLY
 """What bad requests ask for. The deadly ones are few: each costs seconds, since a new process
 has to load the model, for the batch, its halves and theirs."""
@@ -30,17 +32,17 @@ has to load the model, for the batch, its halves and theirs."""
 
 async def submit(scene: Scene) -> None:
     """Submit; again under the same id; under a taken id; read the outcome, perhaps twice."""
-    await side_by_side([scene.repeat(partial(_submit_one, scene), scene.width), _steady(scene)])
+    await side_by_side([scene.repeat(partial(_submit_one, scene), scene.width), steady(scene)])
 
 
-async def _steady(scene: Scene) -> None:
+async def steady(scene: Scene) -> None:
     """Submit at a rate of its own, some at most; what is refused is not asked for again.
 
     Whoever waits for outcomes asks a leader that can commit nothing any more for nothing new, and
     so never hears it lie; and what is asked for until it is there tells nothing of refusals.
     """
     under_way = 0
-    client = Plain("p1", scene.world.addresses, scene.history, scene.counts)
+    client = Plain("p1", scene.world.addresses, scene.world.tls, scene.history, scene.counts)
 
     async def one() -> None:
         nonlocal under_way
@@ -158,14 +160,17 @@ async def _overload_one(scene: Scene) -> None:
 
 
 async def poison(scene: Scene) -> None:
-    """Most requests are well, and a few break the model in each way."""
-    await scene.repeat(partial(_poison_one, scene), scene.width)
+    """Most requests are well, and a few break the model in each way, one after the other."""
+    ways = cycle(scene.rng.sample(_BREAKS, len(_BREAKS)))
+    await scene.repeat(partial(_poison_one, scene, ways), scene.width)
 
 
-async def _poison_one(scene: Scene) -> None:
+async def _poison_one(scene: Scene, ways: Iterator[str] | None = None) -> None:
     rng = scene.rng
     request_id = scene.new_id()
-    what = rng.choice(_BREAKS) if rng.random() < _BAD else "ok"
+    what = "ok"
+    if rng.random() < _BAD:
+        what = next(ways) if ways is not None else rng.choice(_BREAKS)
     assert what in ("ok", "item", *MISCHIEF)
     if what in _DEADLY and scene.calm.is_set():
         what = "item"  # else there is no end to it: what waits is to be answered in time

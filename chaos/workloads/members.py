@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _BETWEEN_S = 0.5
 _LOOK_S = 0.2
-_STEP_S = 20.0  # for one step of a change to be seen, under faults; it goes on after the heal
-_END_S = 60.0  # for what cannot be left as it is, once all is healed
-_REFUSED_S = 15.0  # for a node to refuse its start: its founder may be silent for ten
 _TOLD_S = 3.0  # of one command
 _NODES_MIN, _EXECUTORS_MIN = 3, 1
 _WIPED, _ADDED = 0.3, 0.5  # of what is drawn
@@ -41,6 +38,27 @@ _DONE, _REFUSED = 0, 1
 async def membership(scene: Scene) -> None:
     """Let clients submit, coordinators be added, removed and wiped, executors come and go."""
     await side_by_side([clients.submit(scene), _coordinators(scene), _executors(scene)])
+
+
+async def each_change(scene: Scene) -> None:
+    """Let clients submit, and coordinators be changed once in each way, in a fixed order."""
+    await side_by_side([clients.steady(scene), _each_change(scene)])
+
+
+async def _each_change(scene: Scene) -> None:
+    """Add, remove, add again, promote, wipe; once the faults are over, remove two more."""
+    spare = [each for each in scene.world.node_places if each not in scene.world.nodes]
+    founders = scene.world.nodes
+    await _add(scene, spare[0], by_hand=False)
+    await _remove(scene, spare[0])
+    await _add(scene, spare[0], by_hand=False)
+    await _add(scene, spare[1], by_hand=True)
+    await _seen(scene, lambda: _rank(scene, spare[1]) == "voter")
+    await _wipe(scene, founders[-1], ("--bootstrap",))
+    scene.enough.set()
+    await scene.healed()
+    await _remove(scene, founders[1])
+    await _remove(scene, spare[1])
 
 
 async def _executors(scene: Scene) -> None:
@@ -112,18 +130,19 @@ async def _remove(scene: Scene, node: str) -> None:
             world.join(node)  # too few would have been left
             return
         if scene.calm.is_set():
-            end = end or time.monotonic() + _END_S
+            end = end or time.monotonic() + scene.limits.change_s
             if time.monotonic() > end:
                 scene.broken("stuck-change", f"nobody knows whether {node} was removed")
                 return
         await asyncio.sleep(_BETWEEN_S)
     scene.counts["removed"] += 1
-    ending = await asyncio.to_thread(world.wait_end, node, _STEP_S)
+    gone_s = scene.limits.gone_s
+    ending = await asyncio.to_thread(world.wait_end, node, gone_s)
     if not ending:
         await scene.healed()
-        ending = await asyncio.to_thread(world.wait_end, node, _STEP_S)
+        ending = await asyncio.to_thread(world.wait_end, node, gone_s)
     if not ending:
-        scene.broken("runs-though-removed", f"{node} goes on {_STEP_S:g} s after all was healed")
+        scene.broken("runs-though-removed", f"{node} goes on {gone_s:g} s after all was healed")
         await asyncio.to_thread(world.kill, node)
     while not await _forget(scene, node):  # noqa: ASYNC110 - nothing tells of a disk's heal
         await asyncio.sleep(_BETWEEN_S)
@@ -143,7 +162,7 @@ async def _wipe(scene: Scene, node: str, flags: tuple[str, ...]) -> None:
         world.join(node)
         return
     scene.counts["wiped"] += 1
-    ending, served = await asyncio.to_thread(world.try_start, node, flags, _REFUSED_S)
+    ending, served = await asyncio.to_thread(world.try_start, node, flags, scene.limits.refuse_s)
     told = ending.partition("\n")[0]
     scene.noted("start without a disk", node, ended=told)
     if served:
@@ -167,8 +186,10 @@ async def _forget(scene: Scene, node: str) -> bool:
 
 async def _told(scene: Scene, *words: str) -> int:
     """Give a command `raftbatch members`; return its exit status."""
-    addresses = [word for each in scene.world.addresses for word in ("--address", each)]
-    command = [sys.executable, "-m", "raftbatch", "members", *words, *addresses]
+    where = [word for each in scene.world.addresses for word in ("--address", each)]
+    if scene.world.tls is not None:
+        where = ["--config", str(scene.world.files.whole)]
+    command = [sys.executable, "-m", "raftbatch", "members", *words, *where]
     process = await asyncio.create_subprocess_exec(
         *command,
         *("--timeout", f"{_TOLD_S:g}"),
@@ -191,7 +212,7 @@ async def _told(scene: Scene, *words: str) -> int:
 
 async def _seen(scene: Scene, is_so: Callable[[], bool]) -> bool:
     """Wait until something is seen, not for ever; return whether it is."""
-    end = time.monotonic() + _STEP_S
+    end = time.monotonic() + scene.limits.step_s
     while not await asyncio.to_thread(is_so):
         if time.monotonic() > end or scene.calm.is_set():
             return False

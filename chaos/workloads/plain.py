@@ -13,9 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+import grpc
 import grpc.aio
 
 from chaos.history import Event, History
+from raftbatch.channels import name_options
+from raftbatch.client import TLS
 from raftbatch.tensors import BYTES, Tensor, encode, join_elements
 from raftbatch.trailers import said_in
 from raftbatch.v1 import gateway_pb2 as pb
@@ -30,17 +33,23 @@ class Plain:
     Args:
         name: of its rows.
         addresses: of the nodes.
+        tls: what it shows and trusts; None: nothing is encrypted.
         history: of the run.
         counts: told what came of each call.
     """
 
     def __init__(
-        self, name: str, addresses: Sequence[str], history: History, counts: Counter[str]
+        self,
+        name: str,
+        addresses: Sequence[str],
+        tls: TLS | None,
+        history: History,
+        counts: Counter[str],
     ) -> None:
         self.name = name
         self._history = history
         self._counts = counts
-        self._channels = [grpc.aio.insecure_channel(each) for each in addresses]
+        self._channels = [_channel(each, tls) for each in addresses]
         self._place = 0
 
     async def submit(self, model: str, text: str, request_id: str) -> Event:
@@ -76,3 +85,11 @@ class Plain:
         """Ask the next node, unless another call has turned to it already."""
         if place == self._place:
             self._place = (place + 1) % len(self._channels)
+
+
+def _channel(address: str, tls: TLS | None) -> grpc.aio.Channel:
+    if tls is None:
+        return grpc.aio.insecure_channel(address)
+    credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+    options = name_options(tls.names.get(address, ""))
+    return grpc.aio.secure_channel(address, credentials, options)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from chaos.checkers.process_values import Finding
 from chaos.history import Event, History
+from chaos.limits import Limits
 from chaos.worlds.processes import ProcessWorld
 from raftbatch.client import AsyncClient, RequestCancelled, RequestFailed, Result
 from raftbatch.errors import DeadlineExceeded, RaftbatchError
@@ -145,9 +146,11 @@ class Scene:
         counts: what came of all calls.
         width: how much is under way at one time: workloads take it as their measure.
         over: set when nothing new is to be begun.
+        enough: set by a workload to which more of the safety phase is of no use.
         calm: set when operators are to leave the cluster alone: it is to heal.
         whole: set once all faults are undone.
         findings: broken promises that a workload has seen itself.
+        limits: how long operators wait for what may never come.
         number: ids that were given out.
     """
 
@@ -161,7 +164,9 @@ class Scene:
     over: asyncio.Event
     calm: asyncio.Event
     whole: asyncio.Event = field(default_factory=asyncio.Event)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
     findings: list[Finding] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
     number: int = 0
 
     def has_ended(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from chaos.worlds.started import Started
 
 _SERVES = '"event": "node.started"'
+_LOOK_S = 0.1
 
 
 class Former(NamedTuple):
@@ -117,17 +119,19 @@ class Changing(ABC):
         return self._processes[name].ending()
 
     def try_start(self, node: str, flags: Sequence[str], timeout_s: float) -> tuple[str, bool]:
-        """Start a node that has left, and end it after that time.
+        """Start a node that has left, and end it once it serves, or after that time.
 
         Returns:
             how it ended by itself; empty: it did not. And whether it came to serve.
         """
         with self._gate:
             self._begin(node, flags)
-        ending = self.wait_end(node, timeout_s)
-        process = self._processes[node]
+        process, end_s = self._processes[node], time.monotonic() + timeout_s
+        while not process.has_said(_SERVES) and time.monotonic() < end_s:
+            if ending := self.wait_end(node, _LOOK_S):
+                return ending, process.has_said(_SERVES)
         process.kill()
-        return ending, process.has_said(_SERVES)
+        return "", process.has_said(_SERVES)
 
     def forget(self, node: str) -> Former:
         """Empty the directory of a node that has left and does not run; keep what it held.

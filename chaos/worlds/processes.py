@@ -35,11 +35,13 @@ from chaos.worlds.mounts import Disk
 from chaos.worlds.owners import VARIABLE, own_name
 from chaos.worlds.preloaded import Preload, make_library
 from chaos.worlds.started import Started
+from raftbatch.client import TLS
 from raftbatch.config import load
 from raftbatch.errors import CannotStart
 from raftbatch.local import configuration, ports
 from raftbatch.local.looking import statuses, unready
 from raftbatch.realworld import RealEntropy, RealFiles
+from raftbatch.realworld.tls import read_shown
 
 if TYPE_CHECKING:
     from raftbatch.v1.admin_pb2 import StatusReply
@@ -62,7 +64,8 @@ class ProcessWorld(Changing):
 
     Args:
         directory: for its configuration, data and logs; made where it is missing.
-        config: the configuration of which a copy is made there, with addresses of its own.
+        config: the configuration of which a copy is made there, with addresses of its own; where
+            it names certificates, they are those of all that can be there.
         seed: draws what the network leaves to chance.
         network: whether everyone is in a namespace of its own; else all are on loopback.
         disks: what the nodes have their data on: the directory itself, an ext4 each, whose power
@@ -112,7 +115,7 @@ class ProcessWorld(Changing):
             self._groups = undo.enter_context(ExitStack())
             if network:
                 self.fabric = undo.enter_context(Fabric(self.places, seed=seed))
-                values["tls"] = {"insecure": True}
+                values.setdefault("tls", {"insecure": True})
             images = self.directory / "images"
             for node in self.node_places:
                 if disks != "none":
@@ -168,6 +171,16 @@ class ProcessWorld(Changing):
     def addresses(self) -> tuple[str, ...]:
         """Client addresses of the nodes, in the order of their names."""
         return tuple(self._file.node(node).client for node in self.nodes)
+
+    @property
+    def tls(self) -> TLS | None:
+        """What clients show and trust, who are operators here; None: nothing is encrypted."""
+        certificates = self._file.operator()
+        if certificates is None:
+            return None
+        ca, cert, key = read_shown(certificates)
+        names = {each.client: str(node) for node, each in self._file.nodes.items()}
+        return TLS(ca, cert, key, names)
 
     def data_dir(self, node: str) -> Path:
         """Return the data directory of a node."""

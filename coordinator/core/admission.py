@@ -11,6 +11,7 @@ from functools import partial
 from itertools import repeat
 from operator import add
 
+from coordinator.core import texts
 from coordinator.core.columns import at, places_of
 from coordinator.core.effects import Verdict, Verdicts
 from coordinator.core.state import State
@@ -185,6 +186,8 @@ class _Taking:
     def _count_all(self) -> None:
         """Count what was taken, by key and tenant."""
         state, record = self._state, self._record
+        state.id_texts += texts.of_names(self._names)
+        self._count_texts()
         pairs = list(zip(record.key, record.tenant, strict=True))
         for (key, tenant), places in places_of(pairs).items():
             rows, size = sum(at(record.rows, places)), sum(at(self._sizes, places))
@@ -199,6 +202,18 @@ class _Taking:
                 use.requests += len(places)
                 use.rows += rows
                 use.size += size
+
+    def _count_texts(self) -> None:
+        """Count what texts of all take beyond what is allowed for them: mostly nothing."""
+        state, record = self._state, self._record
+        if texts.are_short(record.keys, record.traceparent):
+            return
+        keys = [record.keys[key] for key in record.key]
+        beyond = texts.of_requests(keys, record.traceparent)
+        for key, tenant, size in zip(keys, record.tenant, beyond, strict=True):
+            own = state.tenant_use[record.tenants[tenant]]
+            for use in (state.all_use, state.model_use[key[:2]], own):
+                use.texts += size
 
     def _meet(self, place: int, known: int) -> None:
         """Answer for an id that is known."""
@@ -259,8 +274,10 @@ class _Taking:
             )
             state.requests[number] = request
             state.dedupe[name] = number
+            state.id_texts += texts.of_name(name)
+            beyond = texts.of_request(key, record.traceparent[place])
             for use in (*uses, own):
-                use.add(rows, size)
+                use.add(rows, size, beyond)
             state.add_to_window(request)
             if timeout_ms:
                 state.timers.bucket(state.now_ms, deadline_ms)[number] = None

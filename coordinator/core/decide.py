@@ -25,6 +25,7 @@ from coordinator.core.outlook import Outlook
 from coordinator.core.placement import ExecutorView
 from coordinator.core.queues import ModelView
 from coordinator.core.retention import next_due_ms
+from coordinator.core.room import outcome_bytes_left
 from coordinator.core.windows import WindowView
 from raftbatch import records as r
 from raftbatch.kinds import Release
@@ -118,7 +119,7 @@ class Decider:
     def _has_room(self) -> bool:
         """Return whether more may run, by the outcomes that are kept and that will be."""
         outlook = self._outlook
-        left = outlook.state.policy.outcome_bytes_max - outlook.state.outcome_bytes
+        left = outcome_bytes_left(outlook.state)
         # One batch may always run: what it leaves may be less than what was measured.
         if left > outlook.rows * self.row_bytes or (left > 0 and not outlook.rows):
             return True

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import repeat
 from operator import methodcaller
 
+from coordinator.core import texts
 from coordinator.core.columns import at, is_uniform, places_of
 from coordinator.core.effects import BatchGone, Effect, Ended, Shed
 from coordinator.core.state import ModelId, State
@@ -71,6 +72,7 @@ def end_many(
             for number in at(numbers, places):
                 bucket.pop(number, None)
     _uncount(state, names, keys, rows, sizes, (messages, results))
+    _count_texts(state, requests, codes, messages, run)
     state.rate_ended += count
     state.counters.succeeded += kinds.count(OutcomeKind.OK)
     state.counters.failed += kinds.count(OutcomeKind.FAILED)
@@ -110,6 +112,29 @@ def _uncount(
         held = OUTCOME_BYTES * len(places) + sum([sum(map(len, at(x, places))) for x in left])
         state.keep_outcomes(tenant, held)
         state.forget_idle_tenant(tenant)
+
+
+def _count_texts(
+    state: State,
+    requests: Sequence[Request],
+    codes: Sequence[str],
+    messages: Sequence[str],
+    run: Run | None,
+) -> None:
+    """Count what texts of requests took no more, and what those of their outcomes take."""
+    if state.all_use.texts:
+        keys, traces = [each.key for each in requests], [each.traceparent for each in requests]
+        for request, size in zip(requests, texts.of_requests(keys, traces), strict=True):
+            uses = [state.all_use, state.model_use[request.key[:2]]]
+            own = state.tenant_use.get(request.tenant)
+            for use in uses if own is None else [*uses, own]:  # an idle one is gone
+                use.texts -= size
+    if any(codes):
+        state.id_texts += sum(map(texts.of_code, codes))
+    beyond = max(0, texts.of_run(run)) * len(requests)
+    if any(messages):
+        beyond += sum(map(texts.of_message, messages))
+    state.outcome_texts += beyond
 
 
 def end(

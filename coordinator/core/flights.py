@@ -21,7 +21,7 @@ from coordinator.core.admission import is_never, usable
 from coordinator.core.columns import at, places_of
 from coordinator.core.placement import ExecutorView
 from coordinator.core.state import ModelId, State
-from coordinator.core.usage import Usage
+from coordinator.core.usage import Usage, usage_of
 from coordinator.core.values import Executor
 from coordinator.core.windows import Pending
 from raftbatch import records as r
@@ -171,9 +171,13 @@ class InFlight:
         flight.names += names
         flight.numbers += numbers
         for (key, tenant), of_both in places_of([*zip(key_of, tenant_of, strict=True)]).items():
-            use = Usage()
-            use.requests, use.rows = len(of_both), sum(at(rows, of_both))
-            use.size = sum(at(sizes, of_both))
+            use = usage_of(
+                keys[key],
+                at(names, of_both),
+                at(at(record.traceparent, places), of_both),
+                sum(at(rows, of_both)),
+                sum(at(sizes, of_both)),
+            )
             for whose in (None, keys[key][:2], record.tenants[tenant]):
                 self.uses.setdefault(whose, Usage()).add_all(use)
                 flight.uses.append((whose, use))

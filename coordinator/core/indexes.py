@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from itertools import islice
 
+from coordinator.core import texts
 from coordinator.core.state import State
 from coordinator.core.table import ordered
 from coordinator.core.usage import ModelUse, TenantUse
+from coordinator.core.values import Request
 
 
 class Indexing:
@@ -50,7 +52,8 @@ class Indexing:
         for number in requests:
             request = state.requests[number]
             state.dedupe[request.name] = number
-            self._count(request.tenant, request.key[:2], request.rows, request.size)
+            self._count(request)
+            state.id_texts += texts.of_name(request.name)
             if number not in state.batch_of:
                 state.add_to_window(request)
             if request.deadline_ms:
@@ -59,17 +62,22 @@ class Indexing:
         for order in orders:
             outcome = state.ended[order]
             state.dedupe[outcome.name] = ~order
+            state.id_texts += texts.of_name(outcome.name) + texts.of_code(outcome.code)
+            state.outcome_texts += texts.of_outcome(outcome)
             if outcome.is_kept:
                 state.keep_outcomes(outcome.name.partition("\0")[0], outcome.size)
             if not outcome.number:
-                self._tenant(outcome.name.partition("\0")[0]).cancels += 1
+                use = self._tenant(outcome.name.partition("\0")[0])
+                use.cancels += 1
+                use.cancel_names += texts.of_name(outcome.name)
         return len(requests) + len(orders) == rows
 
-    def _count(self, tenant: str, model_id: tuple[str, str], rows: int, size: int) -> None:
-        state = self._state
-        state.all_use.add(rows, size)
-        state.model_use[model_id].add(rows, size)
-        self._tenant(tenant).add(rows, size)
+    def _count(self, request: Request) -> None:
+        state, rows, size = self._state, request.rows, request.size
+        beyond = texts.of_request(request.key, request.traceparent)
+        uses = state.all_use, state.model_use[request.key[:2]], self._tenant(request.tenant)
+        for use in uses:
+            use.add(rows, size, beyond)
 
     def _tenant(self, tenant: str) -> TenantUse:
         use = self._state.tenant_use.get(tenant)

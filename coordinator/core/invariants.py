@@ -168,6 +168,9 @@ def _check_indexes(state: State) -> None:
     _hold(fresh.batch_of == state.batch_of, "each request knows its batch")
     _hold(fresh.outcome_bytes == state.outcome_bytes, "bytes of outcomes are counted")
     _hold(fresh.tenant_outcomes == state.tenant_outcomes, "bytes of each tenant's outcomes, too")
+    _hold(fresh.outcome_texts == state.outcome_texts, "texts of outcomes are counted")
+    _hold(fresh.id_texts == state.id_texts, "texts of ids are counted")
+    _hold(fresh.all_use.texts == state.all_use.texts, "texts of what waits are counted")
     _hold(fresh.quarantine_bytes == state.quarantine_bytes, "bytes in quarantine are counted")
     _hold(_windows(fresh.windows) == _windows(state.windows), "windows hold what waits")
     _hold(fresh.all_use.counts() == state.all_use.counts(), "what waits is counted")
@@ -188,11 +191,14 @@ def _windows(windows: Mapping[tuple[str, str, str], Window]) -> object:
 
 
 def _tenants(tenants: Mapping[str, TenantUse]) -> object:
-    return {tenant: (use.counts(), use.cancels) for tenant, use in tenants.items()}
+    return {
+        tenant: (use.counts(), use.cancels, use.texts, use.cancel_names)
+        for tenant, use in tenants.items()
+    }
 
 
 def _models(models: Mapping[tuple[str, str], ModelUse]) -> object:
     return {
-        model_id: (use.counts(), sorted(use.windows), sorted(use.batches))
+        model_id: (use.counts(), use.texts, sorted(use.windows), sorted(use.batches))
         for model_id, use in models.items()
     }

@@ -15,10 +15,11 @@ from heapq import heappush
 from itertools import islice
 
 from coordinator.core import effects as e
-from coordinator.core.admission import has_room, has_share, retry_after_ms
+from coordinator.core.admission import has_share, retry_after_ms
 from coordinator.core.flights import Flight, InFlight
 from coordinator.core.placement import ExecutorView
 from coordinator.core.queues import ModelView
+from coordinator.core.room import Drained, has_room
 from coordinator.core.state import ModelId, State
 from coordinator.core.table import ordered
 from coordinator.core.usage import Usage
@@ -63,6 +64,7 @@ class Outlook:
         backoff: log time and number of batches that wait for it, a heap.
         due: log time and key of windows that ripen then, a heap.
         rows: outstanding at all executors.
+        drained: when outcomes were acknowledged.
         is_stale: whether an own record was refused that never should be: nothing is
             decided until all that is in flight has been applied and this is built anew.
     """
@@ -83,6 +85,7 @@ class Outlook:
         self.backoff: list[tuple[int, int]] = []
         self.due: list[tuple[int, Key]] = []
         self.rows = 0
+        self.drained = Drained(state.now_ms)
         self.is_stale = False
         self._waiting_at: dict[int, ModelView] = {}
 
@@ -136,13 +139,20 @@ class Outlook:
         self.dirty[view.key[:2]] = None
 
     def overload(
-        self, key: Key, tenant: str, rows: int, size: int, more: Uses = _NOTHING, count: int = 1
+        self,
+        key: Key,
+        tenant: str,
+        rows: int,
+        size: int,
+        more: Uses = _NOTHING,
+        count: int = 1,
+        names: int = 0,
     ) -> tuple[e.Verdict, int]:
         """Return whether one more would be refused for load, and if so when to come back.
 
         What is in flight counts, and `more`, which is about to be: limit N means
         that N are accepted. Of several, whose rows and bytes are given in all: whether
-        the last would be.
+        the last would be. Texts beyond their due (`texts`) are in their bytes; `names` are theirs.
         """
         state, model_id = self.state, key[:2]
         model = state.model_use.get(model_id)
@@ -154,21 +164,23 @@ class Outlook:
             own.limit_by_tenant(state.policy, tenant)
         uses = self.flying.uses, more
         every = _with(count, rows, size, uses, None)
-        if not has_room(state, every[0]) or not state.all_use.fits(*every):
+        names += self.coming(more)[1]
+        if not has_room(state, every[0], names) or not state.all_use.may_take(*every):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
-        is_roomy = model.fits(*every) and own.fits(*every)
+        is_roomy = model.may_take(*every) and own.may_take(*every)
         if is_roomy and has_share(state, tenant, own, every[0]):
             return e.Verdict.OK, 0  # mostly: if all of it were for this version and tenant
-        if not model.fits(*_with(count, rows, size, uses, model_id)):
+        if not model.may_take(*_with(count, rows, size, uses, model_id)):
             return e.Verdict.OVERLOADED, retry_after_ms(state)
         of_tenant = _with(count, rows, size, uses, tenant)
-        if not (own.fits(*of_tenant) and has_share(state, tenant, own, of_tenant[0])):
+        if not (own.may_take(*of_tenant) and has_share(state, tenant, own, of_tenant[0])):
             return e.Verdict.QUOTA_EXCEEDED, retry_after_ms(state)
         return e.Verdict.OK, 0
 
-    def coming(self, more: Uses) -> int:
-        """Return how many requests are about to wait: in flight, and in `more`."""
-        return _with(0, 0, 0, (self.flying.uses, more), None)[0]
+    def coming(self, more: Uses) -> tuple[int, int]:
+        """Return how many requests are about to wait, and what long names of theirs take more."""
+        found = [use for uses in (self.flying.uses, more) if (use := uses.get(None)) is not None]
+        return sum([use.requests for use in found]), sum([use.names for use in found])
 
     def joins(self, tenant: str, request_id: str) -> Flight | None:
         """Return the entry in flight whose fate a second Admit of this id shares."""
@@ -232,6 +244,8 @@ class Outlook:
             self.is_stale |= _is_bug(record, reply)
             if isinstance(record, r.Admit) and isinstance(reply, e.Verdicts):
                 self._land_admit(record, reply)
+            elif isinstance(record, r.Acknowledge | r.Forget):
+                self.drained.note(record, self.state.now_ms)
         # Before it lands: who ended in its Seals had been taken out of their windows already.
         for effect in applied.effects:
             self._follow(effect)
@@ -370,7 +384,7 @@ def _with(
         if use is not None:
             requests += use.requests
             rows += use.rows
-            size += use.size
+            size += use.size + use.texts
     return requests, rows, size
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from coordinator.core import texts
 from coordinator.core.admission import FORGET_LATE_MS
 from coordinator.core.effects import Effect, Verdict, Verdicts
 from coordinator.core.ending import end_each, end_early
@@ -79,6 +80,8 @@ def forget_old(state: State, budget: int) -> int:
             break
         del state.ended[state.oldest_ended]
         del state.dedupe[outcome.name]
+        if state.id_texts:
+            state.id_texts -= texts.of_name(outcome.name) + texts.of_code(outcome.code)
         if not outcome.number:
             _forget_cancel(state, outcome.name)
         state.oldest_ended += 1
@@ -109,6 +112,8 @@ def drop_content(state: State, order: int, outcome: Outcome) -> int:
     """Drop message and result of an outcome; return how many bytes are to be counted no more."""
     if not outcome.is_kept:
         return 0
+    if state.outcome_texts:
+        state.outcome_texts -= texts.of_outcome(outcome)
     *kept, _message, _result, at_ms, ended_index, _run, _is_kept = outcome
     # As `_replace` would: this is done for each request.
     state.ended[order] = _outcome((*kept, "", b"", at_ms, ended_index, None, False))
@@ -182,7 +187,10 @@ def _remember(state: State, tenant: str, name: str) -> Verdict:
     if is_full or use.cancels >= policy.cancels_remembered_max:
         state.forget_idle_tenant(tenant)
         return Verdict.QUOTA_EXCEEDED
+    beyond = texts.of_name(name)
     use.cancels += 1
+    use.cancel_names += beyond
+    state.id_texts += beyond
     order = state.next_ended
     state.next_ended = order + 1
     state.ended[order] = Outcome(
@@ -207,4 +215,5 @@ def _remember(state: State, tenant: str, name: str) -> Verdict:
 def _forget_cancel(state: State, name: str) -> None:
     tenant = name.partition("\0")[0]
     state.tenant_use[tenant].cancels -= 1
+    state.tenant_use[tenant].cancel_names -= texts.of_name(name)
     state.forget_idle_tenant(tenant)

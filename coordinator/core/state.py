@@ -26,7 +26,7 @@ from coordinator.core.timers import Timers
 from coordinator.core.usage import ModelUse, TenantUse, Usage, Window
 from coordinator.core.values import Batch, Executor, Outcome, Quarantined, Request
 from raftbatch.kinds import Key
-from raftbatch.settings import Model, Policy
+from raftbatch.settings import POLICY_AT_FIRST, Model
 
 ModelId = tuple[str, str]
 """Name and version."""
@@ -114,6 +114,8 @@ class State:
         all_use, tenant_use, model_use: what waits.
         outcome_bytes: of outcomes that are kept.
         tenant_outcomes: the same, by tenant; none is 0.
+        outcome_texts: what texts of those take beyond what is allowed for them; see `texts`.
+        id_texts: the same of known ids: their names, and codes of their outcomes.
         quarantine_bytes: of payloads in quarantine.
         overlaid: names of tables that were captured and are not plain again yet.
     """
@@ -130,6 +132,7 @@ class State:
         "ended",
         "executors",
         "feature_level",
+        "id_texts",
         "index",
         "leader",
         "model_use",
@@ -141,6 +144,7 @@ class State:
         "oldest_ended",
         "oldest_kept",
         "outcome_bytes",
+        "outcome_texts",
         "overlaid",
         "policy",
         "quarantine",
@@ -166,7 +170,7 @@ class State:
         self.leader = ""
         self.next_request = self.next_batch = 1
         self.next_ended = self.oldest_kept = self.oldest_ended = 0
-        self.policy = Policy()
+        self.policy = POLICY_AT_FIRST
         self.deleting: dict[ModelId, None] = {}
         self.digest = bytes(DIGEST_BYTES)
         self.counters = Counters()
@@ -180,6 +184,7 @@ class State:
         self.tenant_use: dict[str, TenantUse] = {}
         self.model_use: dict[ModelId, ModelUse] = {}
         self.outcome_bytes = self.quarantine_bytes = 0
+        self.outcome_texts = self.id_texts = 0
         self.tenant_outcomes: dict[str, int] = {}
         self.overlaid: tuple[str, ...] = ()
 

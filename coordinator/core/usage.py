@@ -8,6 +8,9 @@ Called by: `state`, `admission`, `ending`, `outlook`. Total. Deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from coordinator.core import texts
 from raftbatch.kinds import Key
 from raftbatch.settings import Model, Policy
 
@@ -17,11 +20,15 @@ class Usage:
 
     Attributes:
         requests, rows, size: what waits.
+        texts: what texts of it take beyond what is allowed for them, which the leader counts
+            toward the bytes, and `apply` does not; see `texts`.
+        names: the same of names, of what is about to wait; of what waits the state counts it.
         requests_max, rows_max, size_max: what may.
         outcomes_max: bytes of outcomes that a tenant may leave; 0: as all together.
     """
 
     __slots__ = (
+        "names",
         "outcomes_max",
         "requests",
         "requests_max",
@@ -29,10 +36,12 @@ class Usage:
         "rows_max",
         "size",
         "size_max",
+        "texts",
     )
 
     def __init__(self, requests_max: int = 0, rows_max: int = 0, size_max: int = 0) -> None:
         self.requests = self.rows = self.size = self.outcomes_max = 0
+        self.texts = self.names = 0
         self.limit(requests_max, rows_max, size_max)
 
     def limit(self, requests_max: int, rows_max: int, size_max: int) -> None:
@@ -47,23 +56,32 @@ class Usage:
             and self.size + size <= self.size_max
         )
 
-    def add(self, rows: int, size: int) -> None:
+    def may_take(self, requests: int, rows: int, size: int) -> bool:
+        """Return whether so much more may wait, as the leader counts: texts are bytes too."""
+        return self.fits(requests, rows, size + self.texts)
+
+    def add(self, rows: int, size: int, texts: int = 0) -> None:
         """Count one request."""
         self.requests += 1
         self.rows += rows
         self.size += size
+        self.texts += texts
 
     def add_all(self, other: Usage) -> None:
         """Count all that another counts."""
         self.requests += other.requests
         self.rows += other.rows
         self.size += other.size
+        self.texts += other.texts
+        self.names += other.names
 
     def take_away(self, other: Usage) -> None:
         """Count that no more."""
         self.requests -= other.requests
         self.rows -= other.rows
         self.size -= other.size
+        self.texts -= other.texts
+        self.names -= other.names
 
     def counts(self) -> tuple[int, int, int]:
         """Return requests, rows, bytes."""
@@ -92,18 +110,35 @@ class Usage:
         )
 
 
+def usage_of(
+    key: Key, names: Sequence[str], traceparents: Sequence[str], rows: int, size: int
+) -> Usage:
+    """Return what requests of one key and tenant are, rows and bytes of all.
+
+    Args:
+        key: of all.
+        names, traceparents: of each.
+        rows, size: of all together.
+    """
+    use = Usage()
+    use.requests, use.rows, use.size = len(names), rows, size
+    use.names, use.texts = texts.of_names(names), texts.of_all(key, traceparents)
+    return use
+
+
 class TenantUse(Usage):
     """What a tenant has in the state.
 
     Attributes:
         cancels: ids it cancelled before they were admitted, that are remembered.
+        cancel_names: what their names take beyond what is allowed for them.
     """
 
-    __slots__ = ("cancels",)
+    __slots__ = ("cancel_names", "cancels")
 
     def __init__(self) -> None:
         super().__init__()
-        self.cancels = 0
+        self.cancels = self.cancel_names = 0
 
     @property
     def is_idle(self) -> bool:

@@ -19,6 +19,7 @@ from coordinator.overview import Overview
 from coordinator.raft.membership import Rank
 from coordinator.rpc.entries import Reading, draining
 from coordinator.rpc.errors import abort
+from coordinator.rpc.listing import shorten, shorten_status
 from coordinator.rpc.loads import load_message
 from raftbatch.errors import Fatal, InvalidRequest, RaftbatchError
 from raftbatch.ids import NodeId, is_node_id
@@ -44,7 +45,7 @@ class AdminService:
     ) -> admin_pb2.StatusReply:
         """Say how it stands."""
         state = self._node.state()
-        return admin_pb2.StatusReply(
+        reply = admin_pb2.StatusReply(
             node_id=state.node_id,
             cluster_name=state.cluster_name,
             phase=state.phase.value,
@@ -76,6 +77,8 @@ class AdminService:
             counters=dict(state.counters),
             scheduler=_scheduler(state.standing, state.overview),
         )
+        shorten_status(reply, self._node.config.server.message_bytes_max)
+        return reply
 
     async def Members(  # noqa: N802
         self, _request: admin_pb2.MembersRequest, context: Context
@@ -203,7 +206,9 @@ class AdminService:
         """Say what is known of a batch."""
 
         async def known() -> admin_pb2.BatchReply:
-            return self._reading.batch(request)
+            reply = self._reading.batch(request)
+            shorten(reply.members, reply, self._node.config.server.message_bytes_max)
+            return reply
 
         return await self._answered(context, known)
 

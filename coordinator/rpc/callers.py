@@ -12,6 +12,7 @@ from typing import Any
 import grpc.aio
 
 from coordinator.config import ServerLimits, SessionLimits
+from coordinator.shares import CALLER
 from raftbatch.errors import Overloaded
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -32,6 +33,13 @@ def caller(context: Context) -> str:
     """Return how to call who calls: by its certificate's name, or else by its machine."""
     name, _ = certificate(context)
     return f"certificate {name}" if name else context.peer().rpartition(":")[0]
+
+
+def note(context: Context) -> str:
+    """Let what is done in this task count as its caller's (`shares`), and return who calls."""
+    who = caller(context)
+    CALLER.set((who,) if certificate(context)[0] else (who, context.peer()))
+    return who
 
 
 class Open:

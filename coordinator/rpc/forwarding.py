@@ -30,7 +30,15 @@ from coordinator.node import Node, Phase
 from coordinator.proposer import copy_of
 from coordinator.refusing import why_full
 from coordinator.rpc.asks import ASKS_MAX
-from coordinator.rpc.handed_on import Answer, HandedOn, Item, Kind, answer_to_ids, asked_of
+from coordinator.rpc.handed_on import (
+    Answer,
+    HandedOn,
+    Item,
+    Kind,
+    OnTheirWay,
+    answer_to_ids,
+    asked_of,
+)
 from coordinator.rpc.onward import Stream
 from raftbatch.backoff import backoff_s
 from raftbatch.errors import (
@@ -38,7 +46,6 @@ from raftbatch.errors import (
     InvalidRequest,
     NoLeader,
     NotLeader,
-    Overloaded,
     PayloadTooLarge,
     RaftbatchError,
 )
@@ -49,7 +56,6 @@ Open = Callable[[str, str], Awaitable[Stream]]
 """Opens a stream to a node's client address, by address and name."""
 
 _GROUP_MAX, _GROUP_BYTES_MAX = 1024, 1 << 20  # of one message; one request alone may be larger
-_RETRY_MS = 100
 _PAUSE_S = 0.02  # before the next try, doubled with each that fails
 _PAUSE_S_MAX = 0.5
 _ELSEWHERE = (NotLeader, NoLeader, Draining)  # another node leads, or will soon
@@ -71,7 +77,7 @@ class Forwarder:
         self._queue: deque[Item] = deque()
         self._owed: dict[int, Item] = {}
         self._calls: dict[HandedOn, None] = {}  # that wait for answers
-        self._requests = self._bytes = 0  # that are on their way
+        self._under_way = OnTheirWay(limits)
         self._number = self._failures = 0
         self._stream: Stream | None = None
         self._followed = ""  # whose stream it is
@@ -145,18 +151,16 @@ class Forwarder:
 
     async def _hand_on(self, items: Sequence[Item], limit_s: float | None) -> list[Answer]:
         """Hand on, and return the answers, in order."""
-        size = sum([item.size for item in items])
-        self._check(len(items), size)
+        self._check()
         if not items:
             return []
         most_s = self._limits.forward_ms_max / 1000
         limit_s = most_s if limit_s is None else max(0.0, min(limit_s, most_s))
         call, late = HandedOn(items), f"has no answer within {limit_s:.3g} s"
+        self._under_way.take(call)
         timer = asyncio.get_running_loop().call_later(limit_s, self._end, call, late)
-        self._requests += len(items)
-        self._bytes += size
         self._calls[call] = None
-        if len(self._queue) > 2 * self._requests + _GROUP_MAX:
+        if len(self._queue) > 2 * self._under_way.requests.total + _GROUP_MAX:
             self._put_in_order()  # what was given up stands there, where nothing can be sent
         self._queue.extend(items)
         self._begin()
@@ -166,30 +170,21 @@ class Forwarder:
             timer.cancel()
             self._end(call, "nobody waits for it")
 
-    def _check(self, count: int, size: int) -> None:
-        """Refuse what is too much, or what cannot be handed on at all."""
-        node, limits = self._node, self._limits
+    def _check(self) -> None:
+        """Refuse what cannot be handed on at all."""
+        node = self._node
         if self._is_closed or node.phase is Phase.STOPPING:
             raise Draining(f"{node.config.node_id} stops: ask another node")
         leader = node.leader
         if leader and not node.client_address(leader):
             raise NotLeader(f"{leader} leads, and where clients reach it is not known here")
-        if (
-            self._requests + count > limits.forward_requests_max
-            or self._bytes + size > limits.forward_bytes_max
-        ):
-            raise Overloaded(
-                f"{self._requests} requests of {self._bytes} bytes are being handed on already",
-                retry_after_ms=_RETRY_MS,
-            )
 
     # What becomes of it.
 
     def _settle(self, item: Item, answer: Answer) -> None:
         """Give an item its answer."""
-        self._requests -= 1
-        self._bytes -= item.size
         call = item.settle(answer)
+        self._under_way.settled(call, item)
         if call.is_over:
             del self._calls[call]
 
@@ -338,7 +333,8 @@ class Forwarder:
         items, self._queue = list(self._queue), deque()
         for (_, kind), run in groupby(items, lambda item: (item.tenant, item.kind)):
             together = list(run)
-            step = _GROUP_MAX if kind is Kind.SUBMIT else 1
+            most = min(_GROUP_MAX, self._node.config.scheduler.api.submissions_max)
+            step = most if kind is Kind.SUBMIT else 1
             for first in range(0, len(together), step):
                 group = [item for item in together[first : first + step] if not item.is_settled]
                 if group:

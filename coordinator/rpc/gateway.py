@@ -22,10 +22,11 @@ from coordinator.node import Node
 from coordinator.refusing import told_leader
 from coordinator.rpc import values
 from coordinator.rpc.asks import ASKS_MAX, bounded
-from coordinator.rpc.callers import caller, open_calls, open_sessions
+from coordinator.rpc.callers import note, open_calls, open_sessions
 from coordinator.rpc.errors import abort, to_message
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.given_up import GivenUp
+from coordinator.rpc.listing import models_page
 from coordinator.rpc.session import Session
 from coordinator.submission import Submission
 from raftbatch.errors import Fatal, RaftbatchError
@@ -154,7 +155,7 @@ class GatewayService:
         context: Context,
     ) -> None:
         """Serve one stream to its end."""
-        limits, who = self._node.config.sessions, caller(context)
+        limits, who = self._node.config.sessions, note(context)
         try:
             api = self._node.api
             self._sessions.begin(who)
@@ -192,11 +193,14 @@ class GatewayService:
         """Say which model versions there are."""
 
         async def models() -> pb.ModelsReply:
-            found = self._node.models(request.name)
-            return pb.ModelsReply(
-                models=[values.model_message(*each) for each in found],
-                index=self._node.replica.index,
-            )
+            after = request.after_name, request.after_version
+            found = [
+                each
+                for each in self._node.models(request.name)
+                if (each[0].name, each[0].version) > after
+            ]
+            most = self._node.config.server.message_bytes_max
+            return models_page(found, self._node.replica.index, most)
 
         return await self._answered(context, models)
 
@@ -217,7 +221,7 @@ class GatewayService:
 
     async def _answered(self, context: Context, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, or end the gRPC call with its error."""
-        who = caller(context)
+        who = note(context)
         try:
             self._calls.begin(who)
             try:

@@ -84,7 +84,8 @@ class GivenUp:
         try:
             while self._names:
                 tenant, _ = next(iter(self._names))
-                names = [name for name in self._names if name[0] == tenant][:_NAMES_MAX]
+                most = min(_NAMES_MAX, self._node.config.scheduler.api.names_max)
+                names = [name for name in self._names if name[0] == tenant][:most]
                 for name in names:
                     del self._names[name]
                 with suppress(RaftbatchError, Fatal):

@@ -16,8 +16,10 @@ from enum import Enum
 
 from coordinator.answers import Ticket
 from coordinator.api import Api
+from coordinator.config import SessionLimits
 from coordinator.core.effects import Verdict
 from coordinator.rpc import values
+from coordinator.shares import CALLER, Shares
 from raftbatch.errors import SURE, Fatal, NoLeader, OutcomeUnknown, RaftbatchError
 from raftbatch.framing import tag_of, varint
 from raftbatch.v1 import gateway_pb2 as pb
@@ -26,6 +28,7 @@ Answer = Ticket | Sequence[Verdict | RaftbatchError] | RaftbatchError
 """A ticket, an answer to each id, or why not."""
 
 _ITEM_BYTES = 256  # of an item, beside its message
+_RETRY_MS = 100
 
 
 class Kind(Enum):
@@ -130,15 +133,58 @@ class Item:
         return NoLeader(f"no leader took it, and {why}{said}")
 
 
+class OnTheirWay:
+    """How much is on its way to the leader, and whose it is.
+
+    Args:
+        limits: bounds, of which each caller has its share.
+
+    Attributes:
+        requests: how many, and lists of ids.
+    """
+
+    def __init__(self, limits: SessionLimits) -> None:
+        what, where = "are being handed on", "sessions.forward"
+        most = limits.forward_requests_max
+        self.requests = Shares(most, f"requests {what}", f"{where}_requests_max", _RETRY_MS)
+        self._bytes = Shares(
+            limits.forward_bytes_max,
+            f"bytes {what}",
+            f"{where}_bytes_max",
+            _RETRY_MS,
+            first_is_free=True,  # any request is to be handed on, however large
+        )
+
+    def take(self, call: HandedOn) -> None:
+        """Count what a call has handed on.
+
+        Raises:
+            Overloaded: definite; it is too much, of all or of this caller.
+        """
+        size = sum([item.size for item in call.items])
+        self.requests.check(len(call.items))
+        self._bytes.check(size)
+        self.requests.take(len(call.items))
+        self._bytes.take(size)
+
+    def settled(self, call: HandedOn, item: Item) -> None:
+        """Count an item of a call no more."""
+        self.requests.give(call.caller)
+        self._bytes.give(call.caller, item.size)
+
+
 class HandedOn:
     """The items of one call, and who waits for them.
 
     Args:
         items: in order.
+
+    Attributes:
+        caller: whose they count as.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:
-        self.items = items
+        self.items, self.caller = items, CALLER.get()
         for item in items:
             item.call = self
         self._left = len(items)

@@ -34,7 +34,7 @@ from coordinator.core.values import Outcome
 from coordinator.node import Node, Phase
 from coordinator.refusing import told_leader
 from coordinator.rpc import legible, values
-from coordinator.rpc.asks import Ask, check, names_of
+from coordinator.rpc.asks import ASKS_MAX, Ask, check, names_of
 from coordinator.rpc.forwarding import Forwarder
 from coordinator.rpc.outbox import Outbox
 from raftbatch.errors import (
@@ -73,8 +73,8 @@ class Session:
 
     def __init__(self, node: Node, api: Api, forwarder: Forwarder, limits: SessionLimits) -> None:
         self._node, self._api = node, api
-        self._forwarder = forwarder
-        self._limits = limits
+        self._forwarder, self._limits = forwarder, limits
+        self._turn = min(_A_TURN, node.config.scheduler.api.submissions_max)
         self._asks: dict[int, Ask] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._outbox = Outbox(node.client_address)
@@ -138,6 +138,7 @@ class Session:
             leader=node.client_address(told_leader(node.log)),
             in_flight_max=self._limits.in_flight_max,
             message_bytes_max=node.config.server.message_bytes_max,
+            names_max=min(ASKS_MAX, node.config.scheduler.api.names_max),
         )
 
     # Reading.
@@ -183,13 +184,12 @@ class Session:
                     await asyncio.sleep(0)
 
     async def _take_submissions(self, tenant: str, request: pb.SessionRequest) -> None:
-        messages = request.submissions
-        for begin in range(0, len(messages), _A_TURN):
+        for begin in range(0, len(request.submissions), self._turn):
             if begin:
                 await asyncio.sleep(0)
             asks: list[Ask] = []
             taken: list[pb.Submission] = []
-            for message in messages[begin : begin + _A_TURN]:
+            for message in request.submissions[begin : begin + self._turn]:
                 ask = self._ask(message.number, tenant, message.request_id)
                 if ask is not None:
                     ask.want = message.want

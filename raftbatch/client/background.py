@@ -21,7 +21,7 @@ from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
 
 NAMES_MAX = 4096
-"""Of one message: the protocol's bound."""
+"""Of one message: the protocol's bound. A node may take fewer, and says so."""
 
 _PART = 8  # of a message for ids of either kind
 _ID_BYTES_MAX = 4 * NAME_LENGTH_MAX + 3  # `checks` lets no other in
@@ -67,6 +67,7 @@ class Background:
         self._cancels: dict[str, None] = {}
         self._cancelled: dict[str, asyncio.Future[bool]] = {}  # who waits to hear
         self._unread: dict[str, Collection[int]] = {}  # see `cancel`
+        self._most = NAMES_MAX  # less once lists were refused
         self._owed = 0  # ids that a node is about to answer for
         self._attempts = 0
         self._is_due = False
@@ -116,20 +117,22 @@ class Background:
         why = f"{request_id} was not cancelled: {_HELD_MAX} others wait for a node"
         self._tell(request_id, OutcomeUnknown(why))
 
-    def take(self, most: int, message_bytes_max: int) -> list[Control]:
+    def take(self, most: int, message_bytes_max: int, names_max: int = 0) -> list[Control]:
         """Return what is to be said now; it is owed from then on.
 
         Args:
             most: lists of ids at once.
             message_bytes_max: of the message that they travel in: they take a part of it.
+            names_max: ids of one list that the node takes; 0: it does not say.
         """
+        bounds = message_bytes_max // _PART, min(names_max or NAMES_MAX, self._most)
         controls: list[Control] = []
         if self._is_pausing:
             return controls
         if self._cancels and most > 0:
-            controls.append(Control(True, _taken(self._cancels, message_bytes_max // _PART)))
+            controls.append(Control(True, _taken(self._cancels, *bounds)))
         if self._read and self._is_due and most > len(controls):
-            controls.append(Control(False, _taken(self._read, message_bytes_max // _PART)))
+            controls.append(Control(False, _taken(self._read, *bounds)))
             self._is_due = bool(self._read)
         self._owed += sum(len(control.request_ids) for control in controls)
         return controls
@@ -169,8 +172,16 @@ class Background:
         return error
 
     def failed(self, control: Control, error: RaftbatchError) -> None:
-        """Take in that nobody knows what became of it, or that it was refused."""
-        if _is_retried(error):
+        """Take in that nobody knows what became of it, or that it was refused.
+
+        A list that is none, by the node's word, may be too long for it, or for whom it hands it on
+        to: it is said again in two parts, down to single ids.
+        """
+        count = len(control.request_ids)
+        is_divided = isinstance(error, InvalidRequest) and count > 1
+        if is_divided:
+            self._most = min(self._most, -(-count // 2))
+        if is_divided or _is_retried(error):
             self._settled(control, control.request_ids, error)
             return
         for request_id in control.request_ids if control.is_cancel else ():
@@ -259,14 +270,14 @@ def _is_retried(error: RaftbatchError) -> bool:
     return (not error.definite or error.slug in RETRIED) and not isinstance(error, InvalidRequest)
 
 
-def _taken(ids: dict[str, None], bytes_max: int) -> tuple[str, ...]:
+def _taken(ids: dict[str, None], bytes_max: int, names_max: int) -> tuple[str, ...]:
     """Take the first ids out, as many as a message may hold, and one in any case."""
-    if len(ids) <= NAMES_MAX and len(ids) * _ID_BYTES_MAX <= bytes_max:
+    if len(ids) <= names_max and len(ids) * _ID_BYTES_MAX <= bytes_max:
         found = tuple(ids)
         ids.clear()
         return found
     left, first = bytes_max, list[str]()
-    for each in islice(ids, NAMES_MAX):
+    for each in islice(ids, names_max):
         left -= id_bytes_max(each)
         if left < 0 and first:
             break

@@ -224,7 +224,8 @@ class Engine:
         before = self._number
         parts: list[bytes] = []
         if is_leading and not link.dropped:
-            for control in self._background.take(link.room, link.opened.message_bytes_max):
+            of = link.opened
+            for control in self._background.take(link.room, of.message_bytes_max, of.names_max):
                 self._number += 1
                 link.controls[self._number] = control
                 names = request.cancels if control.is_cancel else request.acknowledgements

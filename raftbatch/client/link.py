@@ -147,11 +147,21 @@ class Link:
         """
         self._calls += 1
         try:
-            call = GatewayStub(self._channel).Models(pb.ModelsRequest(name=name))
-            return await self._call_of(call)
+            reply = await self._models(name, "", "")
+            more = reply.more
+            while more and reply.models:
+                last = reply.models[-1]
+                page = await self._models(name, last.name, last.version)
+                reply.models.extend(page.models)
+                more = page.more and (last.name, last.version) < _end_of(page)
+            return reply
         finally:
             self._calls -= 1
             self._owner.end_if_idle(self)
+
+    async def _models(self, name: str, after_name: str, after_version: str) -> pb.ModelsReply:
+        asked = pb.ModelsRequest(name=name, after_name=after_name, after_version=after_version)
+        return await self._call_of(GatewayStub(self._channel).Models(asked))
 
     async def nodes(self) -> pb.NodesReply:
         """Return who the nodes are, as far as this one knows.
@@ -331,3 +341,8 @@ def _channel(address: str, tls: TLS | None, name: str) -> grpc.aio.Channel:
 async def _close(channel: grpc.aio.Channel, call: Any) -> None:
     call.cancel()
     await channel.close()
+
+
+def _end_of(page: pb.ModelsReply) -> tuple[str, str]:
+    """Return the last model of a page; nothing where it is empty: it leads no further."""
+    return (page.models[-1].name, page.models[-1].version) if page.models else ("", "")

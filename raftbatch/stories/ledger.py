@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappush
 
 from raftbatch.kinds import Key, LapseReason, OutcomeKind, Ran
-from raftbatch.settings import Model, Policy
+from raftbatch.settings import POLICY_AT_FIRST, Model
 from raftbatch.stories.values import BatchStory, Counts, Event, Outcome, Story
 
 ModelId = tuple[str, str]
@@ -93,7 +93,7 @@ class Ledger:
         self.is_partial = is_partial = since > 1
         self.index = self.now_ms = self.term = 0
         self.next_request = self.next_batch = 0 if is_partial else 1
-        self.policy = Policy()
+        self.policy = POLICY_AT_FIRST
         self.models: dict[ModelId, Model] = {}
         self.deleting: dict[ModelId, None] = {}
         self.executors: dict[str, Holder] = {}

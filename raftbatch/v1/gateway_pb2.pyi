@@ -281,16 +281,18 @@ class SessionReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., tickets: _Optional[_Union[SessionTickets, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[SessionError, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[SessionCancelled, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[SessionAcknowledged, _Mapping]]] = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("node_id", "leader", "in_flight_max", "message_bytes_max")
+    __slots__ = ("node_id", "leader", "in_flight_max", "message_bytes_max", "names_max")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_MAX_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NAMES_MAX_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     leader: str
     in_flight_max: int
     message_bytes_max: int
-    def __init__(self, node_id: _Optional[str] = ..., leader: _Optional[str] = ..., in_flight_max: _Optional[int] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
+    names_max: int
+    def __init__(self, node_id: _Optional[str] = ..., leader: _Optional[str] = ..., in_flight_max: _Optional[int] = ..., message_bytes_max: _Optional[int] = ..., names_max: _Optional[int] = ...) -> None: ...
 
 class SessionTickets(_message.Message):
     __slots__ = ("numbers", "indexes")
@@ -347,15 +349,21 @@ class NodeAddress(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class ModelsRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "after_name", "after_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    after_name: str
+    after_version: str
+    def __init__(self, name: _Optional[str] = ..., after_name: _Optional[str] = ..., after_version: _Optional[str] = ...) -> None: ...
 
 class ModelsReply(_message.Message):
-    __slots__ = ("models", "index")
+    __slots__ = ("models", "index", "more")
     MODELS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[_model_pb2.Model]
     index: int
-    def __init__(self, models: _Optional[_Iterable[_Union[_model_pb2.Model, _Mapping]]] = ..., index: _Optional[int] = ...) -> None: ...
+    more: bool
+    def __init__(self, models: _Optional[_Iterable[_Union[_model_pb2.Model, _Mapping]]] = ..., index: _Optional[int] = ..., more: bool = ...) -> None: ...

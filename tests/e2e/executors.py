@@ -215,9 +215,14 @@ class EchoExecutor:
         if found.start:
             self.started.set()
 
-    async def _run(self, assignment: dispatch_pb2.Assignment) -> None:
-        await self.may_report.wait()
-        complete = dispatch_pb2.Complete(
+    @property
+    def held(self) -> list[dispatch_pb2.Assignment]:
+        """What it was given, and has not heard the end of."""
+        return list(self._held.values())
+
+    def report_of(self, assignment: dispatch_pb2.Assignment) -> dispatch_pb2.Complete:
+        """Return what it reports of a batch."""
+        return dispatch_pb2.Complete(
             batch=assignment.batch,
             attempt=assignment.attempt,
             fence=assignment.fence,
@@ -227,7 +232,10 @@ class EchoExecutor:
             numbers=assignment.numbers,
             results=assignment.payloads,
         )
-        await self._report(dispatch_pb2.Report(complete=complete))
+
+    async def _run(self, assignment: dispatch_pb2.Assignment) -> None:
+        await self.may_report.wait()
+        await self._report(dispatch_pb2.Report(complete=self.report_of(assignment)))
 
     async def _report(self, report: dispatch_pb2.Report) -> None:
         """Report until it is answered definitely."""

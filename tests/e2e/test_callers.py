@@ -16,12 +16,13 @@ import grpc.aio
 import pytest
 
 from raftbatch import tensors
-from raftbatch.client import AsyncClient, ClientOptions, Payload, RequestCancelled
+from raftbatch.client import AsyncClient, ClientOptions, Payload, RequestCancelled, Result
 from raftbatch.client.tickets import Ticket
 from raftbatch.errors import DeadlineExceeded, OutcomeUnknown
-from raftbatch.v1 import admin_pb2
+from raftbatch.v1 import admin_pb2, dispatch_pb2
 from raftbatch.v1 import gateway_pb2 as pb
 from raftbatch.v1.admin_pb2_grpc import AdminStub
+from raftbatch.v1.dispatch_pb2_grpc import DispatchStub
 from raftbatch.v1.gateway_pb2_grpc import GatewayStub
 from tests.e2e.cluster import ServedCluster
 from tests.e2e.executors import CALL_S, Cluster, EchoExecutor, error_of, run_served
@@ -51,9 +52,12 @@ inputs = [{{ name = "text", datatype = "BYTES", dims = [-1] }}]
 max_batch_size = 8
 requests_waiting_max = 16
 {TEXT}
+[models.nobodys]
+{TEXT}
 """
 NAMES = ("echo", "single", "patient", "shaped", "small")
 STORM = 500
+AWAY_MS = 10_000
 TRIES_MAX = 20
 
 
@@ -114,6 +118,7 @@ async def cancel_in_every_state(stage: Stage) -> None:
     done = await stage.client.submit("echo", "done")
     await stage.until(lambda found: found.requests == 0)  # read, it would soon be forgotten
     held = await stage.hold()
+    given = len(stage.executor.batches)
     queued = await stage.client.submit("single", "sealed, and waits for a slot")
     open_ = await stage.client.submit("patient", "in a window")
     for ticket in (*held, queued, open_):
@@ -122,6 +127,53 @@ async def cancel_in_every_state(stage: Stage) -> None:
             await ticket.result()
     assert await done.cancel() is False
     assert (await done.result()).value == "done"
+    stage.executor.may_report.set()
+    await stage.until(lambda found: found.batches == found.executors[0].held == 0)
+    assert len(stage.executor.batches) == given, "what had not begun never does"
+
+
+async def cancel_in_a_batch_that_runs(stage: Stage) -> None:
+    stage.executor.may_report.clear()
+    values = ["a", "b", "c", "d"]
+    tickets = [await stage.client.submit("patient", each) for each in values]
+    await stage.until(lambda found: found.executors[0].held == 1)
+    assert await tickets[1].cancel() is True
+    stage.executor.may_report.set()
+    came = await asyncio.gather(*[each.result() for each in tickets], return_exceptions=True)
+    assert isinstance(came.pop(1), RequestCancelled)
+    assert [each.value for each in came if isinstance(each, Result)] == ["a", "c", "d"]
+
+
+async def reports_that_are_none_of_the_present_attempt(stage: Stage) -> None:
+    held = await stage.hold()
+    reports = [stage.executor.report_of(each) for each in stage.executor.held]
+    first = reports[0]
+    others: dict[str, object] = {
+        "fence": first.fence - 1,
+        "attempt": first.attempt + 1,
+        "incarnation": first.incarnation - 1,
+        "executor": "x9",
+    }
+    for wrong, other in others.items():
+        forged = dispatch_pb2.Complete()
+        forged.CopyFrom(first)
+        forged.results[0] = b"forged"
+        setattr(forged, wrong, other)
+        assert await _reported(stage, forged) in ("stale_fence", "stale_incarnation"), wrong
+    assert (await stage.scheduler()).requests == 2
+    stage.executor.may_report.set()
+    assert [(await each.result()).value for each in held] == ["hold"] * 2
+    for again in reports:
+        again.results[0] = b"another"
+        assert await _reported(stage, again) == "stale_fence"
+    assert [(await each.result()).value for each in held] == ["hold"] * 2
+
+
+async def _reported(stage: Stage, complete: dispatch_pb2.Complete) -> str:
+    """Report a batch; return why that is refused, empty where it is not."""
+    request = dispatch_pb2.ReportRequest(reports=[dispatch_pb2.Report(complete=complete)])
+    [result] = (await DispatchStub(stage.channel).Report(request, timeout=CALL_S)).results
+    return str(result.error.slug)
 
 
 async def calls_given_up(stage: Stage) -> None:
@@ -167,10 +219,18 @@ async def most_clients_disconnect(stage: Stage) -> None:
         await client.close()
         gone = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in gone} == {OutcomeUnknown}
+    left_ms = (await stage.scheduler()).at_ms
     stage.executor.may_report.set()
     values = [f"{n}" for n in range(20)]
     assert [each.value for each in await asyncio.gather(*asked[4])] == values
-    # What the others had asked for has run in vain; they come back, and get all of the next wave.
+    # While they are away whoever stayed is served, and what they had asked for runs in vain.
+    while (await stage.scheduler()).at_ms < left_ms + AWAY_MS:
+        served = [clients[4].infer("echo", value) for value in values]
+        assert [each.value for each in await asyncio.gather(*served)] == values
+        with pytest.raises(DeadlineExceeded):  # nobody runs it: a second passes, of log time
+            await clients[4].infer("nobodys", "x", timeout_s=1.0)
+    assert (await stage.scheduler()).requests == 0
+    # They come back, and get all of the next wave.
     again = [AsyncClient(stage.client.addresses) for _ in clients[:4]] + clients[4:]
     wave = [client.infer("echo", value) for client in again for value in values]
     assert [each.value for each in await asyncio.gather(*wave)] == values * 5
@@ -182,6 +242,8 @@ def test_cancels_and_disconnects_leave_nothing_behind(tmp_path: Path) -> None:
     play(
         tmp_path,
         cancel_in_every_state,
+        cancel_in_a_batch_that_runs,
+        reports_that_are_none_of_the_present_attempt,
         calls_given_up,
         storm_of_cancels,
         all_of_a_window_cancelled,
@@ -215,9 +277,10 @@ async def what_waits_leaves_together_and_in_order(stage: Stage) -> None:
     stage.executor.may_report.set()
     batches = {(await each.result()).run.batch for each in together}
     assert len(batches) == 1, "four that wait for a busy executor are one batch"
-    fences = [(await each.result()).run.fence for each in ranked]
-    by_time = sorted(zip(fences, urgency, strict=True))
-    assert [each for _, each in by_time] == sorted(urgency)
+    numbers = [(await each.result()).run.batch for each in ranked]
+    by_time = sorted(zip(numbers, urgency, range(len(urgency)), strict=True))
+    in_turn = [each[1:] for each in by_time]
+    assert in_turn == sorted(in_turn), "by urgency, and of one urgency as they came"
     for each in held:
         await each.result()
 

@@ -200,8 +200,41 @@ def test_what_is_on_its_way_is_bounded(tmp_path: Path, handed_on: Counted) -> No
         assert len((await first).results) == len((await second).results) + 2 == 3
         assert len((await stub.Submit(submit("g", "h", "i", "j"))).results) == 4  # room again
 
-    limits = SessionLimits(forward_requests_max=4, forward_bytes_max=8_000)
+    # Of which one caller may have half.
+    limits = SessionLimits(forward_requests_max=8, forward_bytes_max=16_000)
     play(tmp_path, test, limits, has_leader=False)
+
+
+def test_no_caller_takes_all_that_may_be_on_its_way(tmp_path: Path, handed_on: Counted) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel, nodes: list[FakeNode]) -> None:
+        session = await opened(channel)
+        await session.write(submissions(20, want=pb.WANT_TICKET))
+        refused = await answers(session, 20)
+        assert {(each.slug, each.definite, each.retry_after_ms) for each in refused.values()} == {
+            ("overloaded", True, 100)
+        }
+        await session.write(submissions(4, first=21, want=pb.WANT_TICKET))
+        await handed_on.until(2)
+        error = await failed(GatewayStub(channel).Submit(submit("more")))
+        assert error.message.startswith(
+            "4 requests are being handed on already for ipv4:127.0.0.1:"
+        )
+        assert "half of what others leave of sessions.forward_requests_max = 8" in error.message
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        address = node.config.addresses.client
+        async with grpc.aio.insecure_channel(address, options=own) as other:
+            victim = asyncio.ensure_future(reply_of(GatewayStub(other).Submit(submit("a", "b"))))
+            await handed_on.until(4)
+            error = await failed(GatewayStub(other).Submit(submit("c")))
+            assert error.message.startswith("6 requests are being handed on already for ipv4:127.")
+            node.turn_to("m1", nodes[0].address)
+            assert len((await victim).results) == 2
+        assert sorted(await answers(session, 4)) == [21, 22, 23, 24]
+        await session.write(submissions(4, first=31, want=pb.WANT_TICKET))
+        assert sorted(await answers(session, 4)) == [31, 32, 33, 34], "room again"
+        session.cancel()
+
+    play(tmp_path, test, SessionLimits(forward_requests_max=8), has_leader=False)
 
 
 def test_client_that_goes_away_is_handed_on_no_more(tmp_path: Path, handed_on: Counted) -> None:

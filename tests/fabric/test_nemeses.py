@@ -253,10 +253,19 @@ def _refusal(world: ProcessWorld) -> str:
 
 
 def test_low_disks_refuse_and_recover_by_themselves(world: ProcessWorld) -> None:
-    heal = _act(world, "low-disk-all")
     leader = _leader(world)
-    world.wait_until(lambda: "" if _refusal(world) == "no_space" else "a refusal", LIMIT_S)
-    assert _leader(world) == leader
+    with Client(world.addresses) as client:
+        # In the log before, and not run: nobody runs anything for now.
+        for executor in world.executors:
+            world.pause(executor)
+        ticket = client.submit("echo", {"text": "0|ok|"})
+        heal = _act(world, "low-disk-all")
+        world.wait_until(lambda: "" if _refusal(world) == "no_space" else "a refusal", LIMIT_S)
+        assert _leader(world) == leader
+        for executor in world.executors:
+            world.resume(executor)
+        assert ticket.result()["text"] == "did:0|ok|"  # there is room to end what was begun
+    assert _refusal(world) == "no_space"
     _heal(world, heal)
     _ask(world)
 

@@ -61,7 +61,13 @@ EXAMPLES: dict[str, r.Record] = {
     "probe": r.Probe("gpu-1", 12, True),
     "put_model": r.PutModel(Model("bert", "1", preferred_batch_size=(4, 8), content=b"c")),
     "delete_model": r.DeleteModel("bert", "1"),
-    "put_policy": r.PutPolicy(Policy(tenants=(TenantLimits("acme", 10, 20, 30),))),
+    "put_policy": r.PutPolicy(
+        Policy(  # retention as it was when the bytes were pinned
+            outcome_retention_ms=600_000,
+            dedupe_retention_ms=900_000,
+            tenants=(TenantLimits("acme", 10, 20, 30),),
+        )
+    ),
     "advance": r.Advance(),
 }
 

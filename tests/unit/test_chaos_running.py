@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.history import History
+from chaos.limits import Limits
 from chaos.nemeses import NEMESES, Heal, Planned
 from chaos.nemeses.kinds import Nemesis
 from chaos.running import Plan, Run
@@ -82,9 +83,9 @@ class World:
     def ending(self, name: str) -> str:
         return ""
 
-    def terminate(self, name: str) -> int:
+    def terminate(self, name: str, timeout_s: float) -> int:
         if name == "n1":
-            raise TimeoutError("n1 has not ended in 30 s")
+            raise TimeoutError(f"n1 has not ended in {timeout_s:g} s")
         return 0
 
     def kill(self, name: str) -> None:
@@ -93,7 +94,7 @@ class World:
 
 def run_of(world: World) -> Run:
     """Return a run over a world."""
-    plan = Plan(WORKLOADS["submit"], [], 1.0, 1, answers_s=0.01)
+    plan = Plan(WORKLOADS["submit"], [], 1.0, 1, limits=Limits(answers_s=0.01, calm_s=0.0))
     return Run(plan, cast("Any", world), History(), None, print)
 
 
@@ -117,10 +118,13 @@ def test_request_after_the_heal_has_to_be_answered(
         return SimpleNamespace(kind=kind, value={"slug": "no_leader"})
 
     scene = SimpleNamespace(
-        callers=[SimpleNamespace(infer=infer)], new_id=lambda: "r1", text=lambda _: "r1|ok|"
+        callers=[SimpleNamespace(infer=infer)],
+        new_id=lambda: "r1",
+        text=lambda _: "r1|ok|",
+        enough=asyncio.Event(),
     )
+    scene.enough.set()
     run = run_of(World())
-    monkeypatch.setattr("chaos.running._CALM_S", (0.0, 0.0))
     asyncio.run(run._alive(cast("Scene", scene)))
     assert [each.rule for each in run._failed] == ([] if kind == "ok" else ["not-alive"])
 

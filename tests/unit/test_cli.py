@@ -127,7 +127,7 @@ def test_cli_checks_a_configuration(cli: CliRunner) -> None:
     assert result.exit_code == 0
     assert "cluster local-3, 3 nodes, no TLS" in result.output
     assert "heartbeat_ms = 50" in result.output
-    assert "2222 requests/s" in result.output
+    assert "5555 requests/s" in result.output
     found = json.loads(cli.invoke(app, ["config", "check", path, "--json"]).output)
     assert [each["node"] for each in found["nodes"]] == ["n1", "n2", "n3"]
     assert found["storage"]["segment_bytes"] == 64 << 20

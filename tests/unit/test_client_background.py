@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from raftbatch.client.background import Background, Control
-from raftbatch.errors import NoSpace, OutcomeUnknown, Overloaded, RaftbatchError
+from raftbatch.errors import InvalidRequest, NoSpace, OutcomeUnknown, Overloaded, RaftbatchError
 from raftbatch.v1 import gateway_pb2 as pb
 
 MANY = 256  # acknowledgements, which are worth a message
@@ -114,5 +114,69 @@ def test_what_is_due_early_has_no_timer_left() -> None:
         assert background.take(1, 1 << 20) == [Control(True, ("c",))]
         assert background.take(1, 1 << 20) == [Control(False, tuple(f"a{n}" for n in range(MANY)))]
         assert not background.is_due
+
+    play(test)
+
+
+def test_lists_hold_no_more_ids_than_the_node_takes() -> None:
+    def test(background: Background, loop: Loop) -> None:
+        acknowledge_many(background, "a")
+        for n in range(30):
+            background.cancel(f"c{n}")
+        cancel, read = background.take(2, 1 << 20, 10)
+        assert (len(cancel.request_ids), len(read.request_ids)) == (10, 10)
+        assert background.is_due, "the rest is said as soon as there is room"
+        assert len(background.take(1, 1 << 20, 0)[0].request_ids) == 20, (
+            "an older node says nothing"
+        )
+
+    play(test)
+
+
+@pytest.mark.parametrize("takes", [1, 3, 100])
+@pytest.mark.parametrize("is_cancel", [True, False])
+def test_list_that_is_refused_is_said_again_in_parts(takes: int, is_cancel: bool) -> None:
+    def test(background: Background, loop: Loop) -> None:
+        names = [f"{n}" for n in range(MANY)]
+        told = {}
+        for name in names:
+            if is_cancel:
+                told[name] = background.cancel(name)
+            else:
+                background.acknowledge(name)
+        taken: list[str] = []
+        while True:
+            background._due()  # whatever pause there is, it is over
+            controls = background.take(2, 1 << 20)
+            if not controls:
+                break
+            [control] = controls
+            ids = control.request_ids
+            if len(ids) > takes:
+                background.failed(
+                    control, InvalidRequest(f"{len(ids)} ids at once, at most {takes}")
+                )
+                assert not background.is_due, "not at once"
+                continue
+            taken += ids
+            if is_cancel:
+                done = pb.CancelResult(state=pb.CANCEL_STATE_CANCELLED)
+                background.cancelled(control, [done] * len(ids))
+            else:
+                background.acknowledged(control, [])
+        assert sorted(taken) == sorted(names)
+        assert all(each.result() for each in told.values())
+
+    play(test)
+
+
+def test_single_id_that_is_refused_is_not_said_again() -> None:
+    def test(background: Background, loop: Loop) -> None:
+        told = background.cancel("c")
+        [control] = background.take(1, 1 << 20)
+        background.failed(control, InvalidRequest("it is none"))
+        assert isinstance(told.exception(), InvalidRequest)
+        assert background.take(1, 1 << 20) == []
+        assert background._is_idle
 
     play(test)

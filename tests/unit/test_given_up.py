@@ -10,6 +10,7 @@ from typing import Any, cast
 from coordinator.config import ServerLimits
 from coordinator.node import Phase
 from coordinator.rpc.given_up import GivenUp
+from coordinator.scheduler import SchedulerConfig
 from raftbatch.errors import NoLeader
 
 Name = tuple[str, str]
@@ -20,7 +21,7 @@ class Fake:
 
     def __init__(self) -> None:
         self.phase = Phase.SERVING
-        self.config = SimpleNamespace(server=ServerLimits())
+        self.config = SimpleNamespace(server=ServerLimits(), scheduler=SchedulerConfig())
         self.api = self
         self.is_leading = True
         self.awaited: set[Name] = set()

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.config import load_node
-from coordinator.limits import sustained, unreachable
+from coordinator.limits import rate_max, state_bytes_max, sustained, unreachable
+from raftbatch.records import PutPolicy
+from raftbatch.settings import Policy
 from tests.tidy.tree import ROOT
 from tests.unit.test_config import FILES, GOOD, write
 
@@ -33,9 +35,21 @@ def test_limits_by_default_can_all_be_reached(tmp_path: Path) -> None:
 def test_rate_that_ids_bear_is_said(tmp_path: Path) -> None:
     text = NODES + "[policy]\ndedupe_entries_max = 4_500_000\n"
     [said] = sustained(load_node(FILES, write(tmp_path, text), "n1"))
-    assert "dedupe_entries_max = 4500000 that bears 5000 requests/s" in said
+    assert "dedupe_entries_max = 4500000 that bears 12500 requests/s" in said
+    assert "for ever, in some 2025 MB of memory for ids" in said
+    assert f"{state_bytes_max(Policy(dedupe_entries_max=4_500_000))} bytes in a snapshot" in said
     opaque = GOOD.replace('name = "test"', 'name = "test"\nreplica = "opaque"')
     assert sustained(load_node(FILES, write(tmp_path, opaque), "n1")) == []
+
+
+@pytest.mark.parametrize("name", ["local-1", "local-3", "local-5"])
+def test_clusters_that_are_shipped_bear_five_thousand_requests_a_second_for_ever(name: str) -> None:
+    config = load_node(FILES, str(ROOT / f"cluster_configs/{name}.toml"), "n1")
+    [policy] = [each.policy for each in config.founding if isinstance(each, PutPolicy)]
+    assert rate_max(policy) >= 5000
+    [said] = sustained(config)
+    assert f"that bears {rate_max(policy)} requests/s for ever" in said
+    assert policy.outcome_retention_ms >= 300_000, "nor by forgetting sooner than clients come back"
 
 
 def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_path: Path) -> None:
@@ -130,7 +144,9 @@ def test_limit_that_is_lowered_says_nothing_of_those_that_stand_for_none(tmp_pat
             "[policy]\nbytes_waiting_max = 500_000_000\n",
             (
                 "policy.bytes_waiting_max, outcome_bytes_max, quarantine_bytes_max, "
-                "dedupe_entries_max and requests_waiting_max cannot be reached together"
+                "dedupe_entries_max, requests_waiting_max, quarantine_requests_max and "
+                "executors_max cannot be reached together: the state would take up to 1096256768 "
+                "bytes, and storage.snapshot_bytes_max = 805306368"
             ),
         ),
         (

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.history import History
+from chaos.limits import Limits
 from chaos.workloads import members
 from chaos.workloads.scene import Scene
 from chaos.worlds.changing import Former
@@ -56,7 +57,11 @@ class World:
 
 
 def play(
-    world: World, act: Callable[[Scene], Coroutine[Any, Any, None]], *, is_calm: bool = True
+    world: World,
+    act: Callable[[Scene], Coroutine[Any, Any, None]],
+    *,
+    is_calm: bool = True,
+    limits: Limits = Limits(),  # noqa: B008 - it is a value
 ) -> Scene:
     """Let an operator act; return the scene."""
 
@@ -76,6 +81,7 @@ def play(
             asyncio.Event(),
             calm,
             whole,
+            limits=limits,
         )
         await act(scene)
         return scene
@@ -130,7 +136,7 @@ def test_removal_that_is_refused_leaves_all_as_it_was(monkeypatch: pytest.Monkey
 
 
 def test_removal_of_which_nobody_ever_knows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "_END_S", -1.0)
     answering(monkeypatch, 3)
-    scene = play(World(""), lambda scene: members._remove(scene, "n2"))
+    limits = Limits(change_s=-1.0)
+    scene = play(World(""), lambda scene: members._remove(scene, "n2"), limits=limits)
     assert [each.rule for each in scene.findings] == ["stuck-change"]

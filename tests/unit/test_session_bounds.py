@@ -15,6 +15,7 @@ from coordinator.node import Phase
 from coordinator.rpc import dispatch, gateway
 from coordinator.rpc.asks import ASKS_MAX, bounded
 from coordinator.rpc.session import Session
+from coordinator.scheduler import SchedulerConfig
 from raftbatch.errors import InvalidRequest
 from raftbatch.v1 import gateway_pb2 as pb
 
@@ -49,7 +50,7 @@ class Scene:
         self.may_end = asyncio.Event()
         server = SimpleNamespace(message_bytes_max=1 << 20)
         node: Any = SimpleNamespace(
-            config=SimpleNamespace(node_id="n1", server=server),
+            config=SimpleNamespace(node_id="n1", server=server, scheduler=SchedulerConfig()),
             log=None,
             phase=Phase.SERVING,
             client_address=lambda node: node,

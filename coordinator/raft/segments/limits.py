@@ -56,7 +56,7 @@ class JournalLimits:
     tail_bytes_max: int = 32 * _MIB
     disk_low_bytes: int = 2048 * _MIB
     disk_reserve_bytes: int = 1024 * _MIB
-    snapshot_bytes_max: int = 512 * _MIB
+    snapshot_bytes_max: int = 768 * _MIB
 
     def __post_init__(self) -> None:
         needed = self.snapshot_bytes_max + 2 * self.segment_bytes
