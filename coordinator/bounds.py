@@ -29,6 +29,7 @@ OWN = {
     # Options of gRPC.
     "server.calls_max": INT32_MAX,
     "server.connections_max": INT32_MAX,
+    "server.connection_idle_ms_max": INT32_MAX,
     "server.connection_age_ms_max": INT32_MAX,
     "server.connection_grace_ms_max": INT32_MAX,
     "server.message_bytes_max": INT32_MAX,

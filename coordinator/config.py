@@ -70,6 +70,9 @@ class ServerLimits:
         caller_calls_max: the same of one caller; see caller_sessions_max.
         connections_max: of clients; one more is closed at once. Each takes a file descriptor,
             of which the log and the peers need some too.
+        connection_idle_ms_max: how long a connection may be open without a call; then it is closed,
+            and the client makes another when it has something to ask. Those who forget theirs, or
+            hold many, keep nobody out so.
         connection_age_ms_max: how old a connection may become, give or take a tenth; then the
             client is asked to make another, which shows its certificate anew.
         connection_grace_ms_max: how long calls that are under way, streams among them, may go on
@@ -93,6 +96,7 @@ class ServerLimits:
     client_calls_max: int = 1000
     caller_calls_max: int = 500
     connections_max: int = 1000
+    connection_idle_ms_max: int = 30_000
     connection_age_ms_max: int = 3_600_000
     connection_grace_ms_max: int = 10_000
     http_connections_max: int = 64

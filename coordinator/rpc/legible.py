@@ -2,8 +2,8 @@
 
 gRPC by itself would call it a fault of the server's, of which nobody knows what came
 (UNKNOWN), and log it as an error each time. Nothing was done with such a message, and it
-never will be: `invalid_request`, which is definite. The same is said of a message of more parts
-than any may have: to read it would take memory and time without measure.
+never will be: `invalid_request`, which is definite. A message of more parts than any may have is
+`payload_too_large`: to read it would take memory and time without measure.
 
     bytes -> Illegible, where nobody reads them -> a call ends; a stream's reader raises
 
@@ -26,7 +26,7 @@ from coordinator.rpc.callers import Context
 from coordinator.rpc.errors import abort
 from coordinator.rpc.parts import PARTS_MAX, is_within
 from coordinator.rpc.rights import Details, guarded
-from raftbatch.errors import InvalidRequest
+from raftbatch.errors import InvalidRequest, PayloadTooLarge, RaftbatchError
 
 if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
@@ -36,28 +36,34 @@ class Illegible:
     """Stands where a message would, which came as bytes that nobody reads.
 
     Args:
-        why: for whoever sent it.
+        error: for whoever sent it.
     """
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, error: RaftbatchError) -> None:
+        self.error = error
 
 
-_DAMAGED = Illegible(
-    "the message cannot be read: it is damaged, of another kind than the call takes, or "
-    "text in it is not UTF-8"
-)
-_CROWDED = Illegible(f"the message has more than {PARTS_MAX} parts: send several")
+def _damaged() -> Illegible:
+    return Illegible(
+        InvalidRequest(
+            "the message cannot be read: it is damaged, of another kind than the call takes, or "
+            "text in it is not UTF-8"
+        )
+    )
+
+
+def _crowded() -> Illegible:  # whoever has put much into one message may try less
+    return Illegible(PayloadTooLarge(f"the message has more than {PARTS_MAX} parts: send several"))
 
 
 def check(message: object) -> None:
     """Refuse what was not read.
 
     Raises:
-        InvalidRequest: definite.
+        InvalidRequest, PayloadTooLarge: definite.
     """
     if isinstance(message, Illegible):
-        raise InvalidRequest(message.why)
+        raise message.error
 
 
 class Legible(grpc.aio.ServerInterceptor):
@@ -82,16 +88,16 @@ class Legible(grpc.aio.ServerInterceptor):
 
         def read(data: bytes) -> object:
             if not is_within(data, kind):
-                return _CROWDED
+                return _crowded()
             try:
                 return parse(data)
             except DecodeError:
-                return _DAMAGED
+                return _damaged()
 
         async def look(request: object, context: Context) -> None:
             try:
                 check(request)
-            except InvalidRequest as error:
+            except RaftbatchError as error:
                 await abort(context, error, self._node.client_address)
 
         return guarded(handler, look, read)

@@ -17,12 +17,13 @@ from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-PARTS_MAX: Final = 1 << 18
-"""In one message: more than requests, their numbers, ids and results together can rightly be."""
+PARTS_MAX: Final = 1 << 17
+"""In one message: twice as many as the requests of the largest batch, each with its result."""
 
 SMALL_BYTES: Final = 1 << 16
 """A message up to this long cannot have parts enough to matter."""
 
+_ROW = 16  # numbers without tags take eight bytes each, another part more than a hundred
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _CONTINUED = bytes(range(0x80, 0x100))  # bytes of a number that are not its last
 _FIXED = (
@@ -42,6 +43,7 @@ def is_within(data: bytes, kind: Descriptor, most: int = PARTS_MAX) -> bool:
         data: the message as it came.
         kind: of message.
         most: how many parts it may have: messages within it, however deep, and elements of lists.
+            Of numbers in a row sixteen are one: that is what they take.
     """
     return len(data) <= SMALL_BYTES or _left(data, 0, len(data), kind, most) >= 0
 
@@ -92,10 +94,10 @@ def _left(data: bytes, at: int, end: int, kind: Descriptor, left: int) -> int:
 
 
 def _in_a_row(numbers: bytes, field: FieldDescriptor) -> int:
-    """Return how many numbers stand in a row, without tags."""
+    """Return for how many parts numbers count that stand in a row, without tags."""
     if field.type in _FIXED:
-        return len(numbers) // 4
-    return len(numbers.translate(None, _CONTINUED))
+        return len(numbers) // (4 * _ROW)
+    return len(numbers.translate(None, _CONTINUED)) // _ROW
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -41,6 +41,8 @@ def options(limits: ServerLimits) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", limits.message_bytes_max),
         ("grpc.max_concurrent_streams", limits.calls_max),  # of one connection
         ("grpc.max_allowed_incoming_connections", limits.connections_max),
+        # Whoever asks nothing keeps no place of those who would; gRPC knows no share for each.
+        ("grpc.max_connection_idle_ms", limits.connection_idle_ms_max),
         # A certificate is looked at as a connection begins, so none goes on for ever.
         ("grpc.max_connection_age_ms", limits.connection_age_ms_max),
         ("grpc.max_connection_age_grace_ms", limits.connection_grace_ms_max),

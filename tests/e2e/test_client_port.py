@@ -256,6 +256,7 @@ def test_message_of_a_flood_of_parts_breaks_its_stream_alone(tmp_path: Path) -> 
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert _error(caught.value).slug == "payload_too_large"  # as executors take apart
         assert f"more than {PARTS_MAX} parts" in str(caught.value.details())
         assert node.proposals == []
         other = append()
@@ -264,6 +265,26 @@ def test_message_of_a_flood_of_parts_breaks_its_stream_alone(tmp_path: Path) -> 
         other.cancel()
 
     run(tmp_path, test)
+
+
+def test_connection_without_a_call_makes_room_for_others(tmp_path: Path) -> None:
+    async def test(node: ScriptedNode, channel: grpc.aio.Channel) -> None:
+        call = LogStub(channel).Append()
+        await call.write(request((1, b"a")))
+        await node.until(1)
+        address = node.config.addresses.client_listen
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(address, options) as silent:
+            asks = admin_pb2.StatusRequest()
+            assert (await AdminStub(silent).Status(asks)).node_id == "n1"
+            while (state := silent.get_state()) is grpc.ChannelConnectivity.READY:
+                await silent.wait_for_state_change(state)
+            assert (await AdminStub(silent).Status(asks)).node_id == "n1"
+        node.resolve()  # the stream is older, and goes on
+        assert (await call.read()).results
+        call.cancel()
+
+    run(tmp_path, test, connection_idle_ms_max=200)
 
 
 def test_message_over_the_limit_breaks_its_stream_alone(tmp_path: Path) -> None:
