@@ -45,7 +45,7 @@ RAFT = [
         "appending",
         "if log.term(entry.index) == entry.term:",
         "if entry.index <= standing.commit:",
-        10,
+        7,
     ),
     _mutant(
         "committed-unverified",
@@ -195,7 +195,7 @@ RAFT = [
         "proposals",
         "        if term > self._term:\n",
         "        if term < 0:\n",
-        48,
+        85,
     ),
     Mutant(
         "term-older-than-its-snapshot",

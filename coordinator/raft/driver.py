@@ -96,7 +96,7 @@ class Driver:
         )
         self.journal = self.data.journal
         self._fitness = Fitness(self.journal, config.timing, self.now_ns())
-        self.snapshotting = Snapshotting(self.data, self.fail)
+        self.snapshotting = Snapshotting(self.data, self.fail, self.event)
         self.applying = Applying(
             self.journal,
             self.snapshotting,

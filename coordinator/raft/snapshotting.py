@@ -30,14 +30,21 @@ class Snapshotting:
     Args:
         data: whose snapshots they are.
         on_failed: told why the node must stop.
+        handle: calls what takes in the end of a job, and does what follows from it.
 
     Attributes:
         is_capturing: whether a snapshot of this node's own is being written.
     """
 
-    def __init__(self, data: DataDirectory, on_failed: Callable[[Fatal], None]) -> None:
+    def __init__(
+        self,
+        data: DataDirectory,
+        on_failed: Callable[[Fatal], None],
+        handle: Callable[[Callable[[], object]], object],
+    ) -> None:
         self._data = data
         self._on_failed = on_failed
+        self._handle = handle
         self.is_capturing = False
         self._writer: SnapshotWriter | None = None
         self._readers: list[SnapshotReader] = []  # the one used last is the last
@@ -158,7 +165,7 @@ class Snapshotting:
             error = future.exception()
             if error is not None:
                 self._told(error)
-            done(error is None)
+            self._handle(lambda: done(error is None))
 
         self._data.snapshot_worker.submit(job, finished)
 

@@ -120,7 +120,7 @@ class Node:
             on_durable=lambda lsn: self.running.durable(self.now_ns),
             on_failed=self._failed,
         )
-        self.snapshotting = Snapshotting(self.data, self._failed)
+        self.snapshotting = Snapshotting(self.data, self._failed, lambda told: told())
         self.core = Core(
             self.id,
             self.identity.incarnation,
