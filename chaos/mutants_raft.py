@@ -76,7 +76,7 @@ RAFT = [
         "core",
         "if log.term(index) != term:",
         "if log.last_index < index:",
-        155,
+        355,
     ),
     _mutant(
         "snapshot-not-held-against-the-journal",
