@@ -1,7 +1,7 @@
 """What a request came to: its outputs, and which run gave them.
 
 What lives here: results, and the exceptions that the other outcomes are. What must never
-live here: a node. Called by: `engine`, and whoever asked.
+live here: a node. Called by: `answers`, and whoever asked.
 """
 
 from __future__ import annotations
