@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where one is over, a promise is broken, but for those of `calm_s`, `step_s`
-    and `refuse_s`.
+    """Where one is over, a promise is broken, but for those of `calm_s`, `step_s`, `refuse_s`.
 
     Attributes:
+        outcomes_min: the safety phase goes on, for half a minute more at most, until there are so
+            many: a machine that is busy does less in the same time.
         answers_s: how long calls may last once all is healed: log time, backoffs, retries.
         idle_s: how long nodes may take after that to have nothing left to do.
         heal_s: how long all may take to be there again after all faults.
@@ -27,6 +28,7 @@ class Limits:
         change_s: for what cannot be left as it is of a change, once all is healed.
     """
 
+    outcomes_min: int = 0
     answers_s: float = 120.0
     idle_s: float = 60.0
     heal_s: float = 120.0

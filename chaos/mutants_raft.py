@@ -10,6 +10,7 @@ from __future__ import annotations
 from chaos.mutation import Mutant
 
 _RAFT = "coordinator.raft."
+_DRIVER = "tests/unit/test_core_driver.py::"
 
 
 def _mutant(name: str, module: str, old: str, new: str, seed: int) -> Mutant:
@@ -58,7 +59,7 @@ RAFT = [
         "appending",
         "self.verified = self._acknowledged = self._answered = 0\n\n    def conn",
         "self._acknowledged = self._answered = 0\n\n    def conn",
-        32,
+        81,
     ),
     _mutant(
         "committed-by-part-of-a-snapshot",
@@ -202,5 +203,33 @@ RAFT = [
         "        if log.last_term > self.term:\n",
         "        if False:\n",
         "tests/scenarios/test_scenarios.py::test_scenario[snapshot_brings_its_term]",
+    ),
+    Mutant(
+        "followed-at-once-without-bound",
+        _RAFT + "driver",
+        "            if self._at_once < _AT_ONCE_MAX:\n",
+        "            if True:\n",
+        _DRIVER + "test_what_follows_from_thousands_of_messages_at_once_is_done_once_for_most",
+    ),
+    Mutant(
+        "applied-at-once-without-bound",
+        _RAFT + "driver",
+        "self._pump(self._at_once + 1 + committed)",
+        "self._pump(self._at_once + 1)",
+        _DRIVER + "test_one_turn_applies_no_more_than_frames_may_wait_for",
+    ),
+    Mutant(
+        "pause-taken-for-a-disk-that-hangs",
+        _RAFT + "fitness",
+        "        if has_stalled or self",
+        "        if self",
+        _DRIVER + "test_leader_that_stood_still_does_not_take_its_disk_for_hung",
+    ),
+    Mutant(
+        "disk-judged-by-what-was-seen-long-ago",
+        _RAFT + "fitness",
+        "        self.look(now_ns)\n",
+        "",
+        _DRIVER + "test_leader_that_stood_still_does_not_take_its_disk_for_hung",
     ),
 ]

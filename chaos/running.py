@@ -48,6 +48,7 @@ _LOOK_S = 0.5
 _CALM_S_MAX = 15.0
 _STARTS_MAX = 4
 _STEP_S = 0.2
+_MORE_S_MAX = 30.0
 _TELL_S = 5.0
 
 
@@ -237,6 +238,9 @@ class Run:
                 await self._strike(place, plan.strikes[place])
             else:
                 await self._undo(place)
+        end, least = time.monotonic() + _MORE_S_MAX, plan.limits.outcomes_min
+        while self._outcomes() < least and time.monotonic() < end:  # noqa: ASYNC110 - it is told by none
+            await asyncio.sleep(_STEP_S)
 
     async def _strike(self, place: int, strike: Planned) -> None:
         try:
@@ -323,7 +327,7 @@ class Run:
         while True:
             await asyncio.sleep(_TELL_S)
             counts = Counter(self._counts)
-            ended = sum(counts[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
+            ended = self._outcomes()
             was = sum(before[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
             faults = ", ".join(self._plan.strikes[place].name for place in sorted(self._heals))
             self._say(
@@ -332,6 +336,9 @@ class Run:
                 f"{f'  [{faults}]' if faults else ''}"
             )
             before = counts
+
+    def _outcomes(self) -> int:
+        return sum(self._counts[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
 
     def _now_s(self) -> float:
         return (time.monotonic_ns() - self._begin_ns) / 1e9
@@ -342,9 +349,8 @@ class Run:
 
     def _figures(self, evidence: Evidence) -> dict[str, float]:
         counts = self._counts
-        outcomes = sum(counts[f"outcome_{each}"] for each in ("ok", "failed", "expired"))
         return {
-            "outcomes": outcomes,
+            "outcomes": self._outcomes(),
             "heal_s": counts["heal_ms"] / 1000,
             "alive_s": counts["alive_ms"] / 1000,
             "entries": evidence.committed,

@@ -10,7 +10,7 @@ from chaos.bugs import Broken, mutant
 from chaos.limits import Limits
 
 _MEMBERSHIP = "coordinator.raft.membership"
-_SOON = Limits(heal_s=60.0, calm_s=1.0, gone_s=2.0, change_s=1.0)
+_SOON = Limits(heal_s=60.0, calm_s=1.0, step_s=60.0, gone_s=2.0, refuse_s=60.0, change_s=0.0)
 
 _CARELESS = (
     mutant(
@@ -75,7 +75,7 @@ MEMBERS = (
         "careless-members",
         "small bugs of memberships side by side, each of which another rule finds",
         _CARELESS,
-        ("each-change", (), 90.0, 1),
+        ("each-change", (), 300.0, 1),
         (
             "life-again",
             "runs-though-removed",
@@ -85,7 +85,8 @@ MEMBERS = (
             "voted-at-once",
             "wrong-members",
         ),
-        perhaps=(),
+        # Of a node that takes part without its disk more may come.
+        perhaps=("died", "lost-entry", "lost-ticket", "not-alive", "stuck-call", "stuck-request"),
         limits=_SOON,
     ),
 )

@@ -64,14 +64,14 @@ _CARELESS = (
         "        return self._waits.add(known.name, told)\n",
         "        import sys\n"
         "        sys.asked = getattr(sys, 'asked', 0) + 1\n"
-        "        return self._waits.add(known.name, told if sys.asked < 10 else lambda _: None)\n",
+        "        return self._waits.add(known.name, told if sys.asked < 3 else lambda _: None)\n",
     ),
     mutant(
         "assigned-to-another-life",
         "coordinator.leadership",
         "        entry = Entry(self.term, at_ms, tuple(flight.records))\n",
         "        records = tuple(flight.records)\n"
-        "        if parts.counts.entries_total % 10 == 9:\n"
+        "        if parts.counts.entries_total % 5 == 4:\n"
         "            from dataclasses import replace\n"
         "            records = tuple(\n"
         "                replace(each, incarnation=each.incarnation + 1)\n"

@@ -6,7 +6,9 @@ What lives here: them. What must never live here: what they are (`chaos.bugs`). 
 
 from __future__ import annotations
 
-from chaos.bugs import Broken, mutant
+from dataclasses import replace
+
+from chaos.bugs import SOON, Broken, mutant
 
 _CORE = "coordinator.core."
 
@@ -145,6 +147,7 @@ REQUESTS = (
             "unbounded-file",
             "wrong-result",
         ),
+        limits=replace(SOON, outcomes_min=300),
     ),
     Broken(
         "isolation-off",
@@ -160,6 +163,7 @@ REQUESTS = (
         ),
         ("poison", (), 6.0, 1),
         ("not-isolated",),
+        limits=replace(SOON, outcomes_min=100),
     ),
     Broken(
         "fence-off",

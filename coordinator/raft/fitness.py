@@ -29,12 +29,18 @@ class Fitness:
     def __init__(self, journal: Journal, timing: Timing, now_ns: int) -> None:
         self._journal = journal
         self._hung_ns = _HUNG_TIMEOUTS * timing.election_ms_max * MS
-        self._moved_ns = now_ns
+        self._moved_ns = self._looked_ns = now_ns
 
     def look(self, now_ns: int) -> None:
-        """Take note if nothing waits for the disk; called often."""
-        if self._journal.durable == self._journal.lsn:
+        """Take note if nothing waits for the disk; called often.
+
+        Where it was not, this process stood still, and its disk perhaps did not: what that
+        has done meanwhile is about to be heard of.
+        """
+        has_stalled = now_ns - self._looked_ns >= self._hung_ns // 2
+        if has_stalled or self._journal.durable == self._journal.lsn:
             self._moved_ns = now_ns
+        self._looked_ns = now_ns
 
     def moved(self, now_ns: int) -> None:
         """Take note that the disk has done something."""
@@ -42,6 +48,7 @@ class Fitness:
 
     def may_lead(self, now_ns: int) -> bool:
         """Return whether the disk has room, and works."""
+        self.look(now_ns)
         journal = self._journal
         if journal.space is Space.RESERVE or journal.stalled is not None:
             return False

@@ -25,9 +25,9 @@ from concurrent.futures import Future
 from coordinator.raft.applying import Replica
 from coordinator.raft.changes import Add, Change, Move, Promote, Remove
 from coordinator.raft.datadir import StorageLimits
-from coordinator.raft.driver import Driver, removed
+from coordinator.raft.driver import Driver
 from coordinator.raft.log_config import LogConfig
-from coordinator.raft.membership import Member, Membership, Rank
+from coordinator.raft.membership import Member, Membership, Rank, removed
 from coordinator.raft.messages import Digests, PeerMessage
 from coordinator.raft.ports import Peers
 from coordinator.raft.progress import Progress

@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import msgpack
 
-from raftbatch.errors import InvalidRequest
+from raftbatch.errors import InvalidRequest, Removed
 from raftbatch.ids import NodeId, is_address, is_node_id
 
 MEMBERS_MAX = 31
@@ -252,6 +252,11 @@ def decode(data: bytes) -> Membership:
         raise ValueError(f"no membership: {error}") from None
     _check(encode(found) == bytes(data), "not in the one form that is written")
     return found
+
+
+def removed(why: str) -> Removed:
+    """Return how a node ends that is a member no more."""
+    return Removed(f"{why}: to add it again, empty its directory and start it with --join")
 
 
 def _member(node: str, incarnation: int, address: str, rank: int) -> Member:

@@ -24,9 +24,9 @@ class Timing:
         election_ms_min: how long a follower waits for a silent leader, at least.
             Must exceed any stall that a healthy node may have (a slow network
             round, a pause for memory), or healthy leaders are deposed.
-        election_ms_max: at most; drawn anew between the two each time, so that
-            followers seldom wake together. Also how long a leader goes on
-            without hearing from a majority (CheckQuorum).
+        election_ms_max: at most; each draws its own between the two, anew whenever it
+            stands or votes, so that followers seldom wake together. Also how long
+            a leader goes on without hearing from a majority (CheckQuorum).
         failover_ms_max: how long a follower whose connection to the leader broke
             waits, at most, before it asks around; drawn each time. A process
             that died is noticed so, long before the timeout.

@@ -182,6 +182,7 @@ class RealProcess:
         except ImportError:
             return asyncio.run(main)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.get_loop().set_exception_handler(_complain)
             return runner.run(main)
 
     def on_stop(self, told: Callable[[str], None], within_ms: int) -> None:
@@ -205,6 +206,19 @@ class RealProcess:
         timer = threading.Timer(duration_ms / 1000, _end, (why, 1))
         timer.daemon = True
         timer.start()
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what has failed where nobody waits for it, but for what uvloop makes of an end.
+
+    A TLS connection of which the other end went while it was read has ended, and whoever has it
+    is told: uvloop answers it all the same, into a transport that is closed, and calls that fatal.
+    Source: MagicStack/uvloop#506, #685.
+    """
+    error, is_its_own = context.get("exception"), context["message"].startswith("Fatal error on")
+    if is_its_own and isinstance(error, RuntimeError) and "the handler is closed" in str(error):
+        return
+    loop.default_exception_handler(context)
 
 
 def _end(why: str, status: int) -> None:

@@ -64,7 +64,7 @@ def test_checkers_find_a_broken_product_under_faults(tmp_path: Path, name: str) 
 
 def _expect_nothing(asked: Asked) -> None:
     """Do what finds bugs with the product as it is, which has all the time that it may need."""
-    verdict = run(replace(asked, program=(), limits=Limits()), print)
+    verdict = run(replace(asked, program=(), limits=Limits(step_s=60.0)), print)
     assert verdict.findings == []
     assert verdict.counts["outcome_ok"] > 0
     assert (verdict.counts["faults"] > 0) == bool(asked.nemeses)

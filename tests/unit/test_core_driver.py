@@ -18,6 +18,7 @@ from coordinator.raft.membership import Membership
 from coordinator.raft.messages import (
     AppendEntries,
     AppendReply,
+    Beat,
     PeerMessage,
     PreVote,
     PreVoteReply,
@@ -164,6 +165,48 @@ def test_follower_with_much_to_apply_does_not_put_it_off(scene: Scene) -> None:
     assert scene.took_place() == [b"second", *(b"word" for _ in many)]
 
 
+def counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how often the driver does from now on what follows, in a list of one."""
+    core, turns = scene.log._core, [0]
+    replicate = core.replicate
+
+    def counting(now_ns: int, *, tells: bool = True) -> bool:
+        turns[0] += 1
+        return replicate(now_ns, tells=tells)
+
+    monkeypatch.setattr(core, "replicate", counting)
+    return turns
+
+
+def test_what_follows_from_thousands_of_messages_at_once_is_done_once_for_most(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that stood still finds so many with one read, and others wait for the loop, too."""
+    message = follow(scene)
+    turns = counted(scene, monkeypatch)
+    for _ in range(3):
+        before = turns[0]
+        for _ in range(3000):
+            scene.says(N2, Beat(1, message.round))
+        scene.says(N2, message)
+        scene.loop.run_for(0.1)
+        assert turns[0] - before <= 64 + 10, "those, and what the disk and the timer bring"
+    happened = scene.took_place()
+    assert AppendReply(1, 4, 0, 0, 0, 0) in happened
+    assert happened.count(b"second") == 1
+
+
+def test_one_turn_applies_no_more_than_frames_may_wait_for(scene: Scene) -> None:
+    """Though it brings many messages, and each of them commits some entries."""
+    round_ = follow(scene).round
+    for first in range(4, 304, 20):
+        entries = tuple(Entry(index, 1, b"word") for index in range(first, first + 20))
+        scene.says(N2, AppendEntries(1, first - 1, 1, entries, first + 19, round_))
+    assert scene.log.applied <= 2 * 64 < scene.log.last_index == 303
+    scene.loop.run_for(0.1)
+    assert scene.log.applied == 303
+
+
 def lead(scene: Scene) -> int:
     """Let n1 lead; return its term, when all hold its first entry and know that."""
     scene.loop.run_for(1.0)
@@ -185,14 +228,7 @@ def test_leader_does_nothing_for_an_answer_that_changes_nothing(
     proposal = scene.world.call(scene.log.propose, term, b"word")
     assert proposal is not None
     scene.loop.run_for(0.01)
-    core, turns = scene.log._core, [0]
-    replicate = core.replicate
-
-    def counted(now_ns: int, *, tells: bool = True) -> bool:
-        turns[0] += 1
-        return replicate(now_ns, tells=tells)
-
-    monkeypatch.setattr(core, "replicate", counted)
+    turns = counted(scene, monkeypatch)
     scene.says(N2, AppendReply(term, proposal.index, 0, 0, 0, 0))
     scene.loop.run_for(0.001)
     assert proposal.is_resolved
@@ -231,3 +267,41 @@ def test_leaders_read_is_answered_by_an_answer_that_changes_nothing_else(scene: 
     scene.says(N2, AppendReply(asked.term, scene.log.last_index, 0, 0, 0, asked.round))
     scene.loop.run_for(0.001)
     assert task.result() == scene.log.applied
+
+
+@pytest.mark.parametrize("proposes", [False, True])
+def test_leader_that_stood_still_does_not_take_its_disk_for_hung(
+    scene: Scene, proposes: bool
+) -> None:
+    """All nodes on one machine did: it hears its followers, of which nothing follows, and leads."""
+    term = lead(scene)
+    loop, process, log = scene.loop, scene.world.process, scene.log
+    process.pause()
+    loop.run_for(3.0)
+    for peer in (N2, N3):
+        reply = AppendReply(term, log.last_index, 0, 0, 0, 0)
+        loop.deliver_at(loop.now_ns, process, log.receive, peer, reply)
+    if proposes:
+        loop.deliver_at(loop.now_ns, process, log.propose, term, b"word")
+    process.resume()
+    loop.run_for(0.01)
+    assert (log.role, log.term) == (Role.LEADER, term)
+
+
+@pytest.mark.parametrize("stalls_s", [0.0, 3.0])
+def test_leader_whose_disk_hangs_steps_down_also_after_it_stood_still(
+    scene: Scene, stalls_s: float
+) -> None:
+    """By default within 2.4 s of which the process runs: its followers answer all the time."""
+    term = lead(scene)
+    scene.machine.speed = HUNG
+    scene.world.call(scene.log.propose, term, b"word")
+    scene.world.process.pause()
+    scene.loop.run_for(stalls_s)
+    scene.world.process.resume()
+    for _ in range(26):
+        assert scene.log.term == term
+        for peer in (N2, N3):
+            scene.says(peer, AppendReply(term, scene.log.last_index, 0, 0, 0, 0))
+        scene.loop.run_for(0.1)
+    assert scene.log.role is Role.FOLLOWER
