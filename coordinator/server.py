@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from coordinator.about import about_founding, about_running
 from coordinator.config import NodeConfig
 from coordinator.core.effects import Applied
+from coordinator.disk_news import DiskNews
 from coordinator.leader_news import LeaderNews
 from coordinator.node import Node, Phase
 from coordinator.raft.counters import Counters
@@ -100,6 +101,7 @@ class Server:
         )
         self._door.why_no_peer = self._node.access.why_no_peer
         self._transport: Transport | None = None
+        self._disk_news: DiskNews | None = None
         self._stopped: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
@@ -225,6 +227,8 @@ class Server:
                 applied=log.applied,
             ),
         )
+        self._disk_news = DiskNews(log, config.data_dir, config.storage.journal)
+        self._disk_news.begin()
 
     # Its life.
 
@@ -277,6 +281,8 @@ class Server:
             scheduler.close()
         if self._transport is not None:
             await self._transport.close()
+        if self._disk_news is not None:
+            self._disk_news.end()
         if self._node.log is not None:
             await self._sync(self._node.log, drained)
             self._node.log.close()

@@ -61,11 +61,15 @@ def _ports(node: Any) -> Iterator[str]:
 
 
 def _directory(node: Any) -> Iterator[str]:
-    from coordinator.raft.datadir import DataDirectory
+    from coordinator.raft.datadir import DataDirectory, journal_directory, snapshots_directory
     from raftbatch.errors import Fatal
     from raftbatch.realworld import RealWorld
 
     world, folder = RealWorld(), node.data_dir
+    for part in (folder, journal_directory(folder), snapshots_directory(folder)):
+        if why := world.files.obstacle(part):
+            yield f"{folder} cannot be used: {why}"
+            return
     try:
         if world.files.exists(folder) and DataDirectory.is_initialised(world, folder):
             identity = DataDirectory.whose(world, folder)

@@ -73,7 +73,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; the console script and `python -m raftbatch` call this."""
+    """Run the command line; `raftbatch.__main__` calls this."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         from raftbatch.realworld.process import open_standard_streams
 

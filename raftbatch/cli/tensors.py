@@ -67,6 +67,7 @@ def _nested_well(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def print_outputs(found: Result, as_json: bool) -> bool:
     """Print outputs; return whether somebody has them now, from the first to the last."""
+    from raftbatch.client import RequestFailed
     from raftbatch.client.values import from_tensor
 
     try:
@@ -75,7 +76,8 @@ def print_outputs(found: Result, as_json: bool) -> bool:
             for each in found.tensors
         }
     except RaftbatchError as error:
-        say(f"the outputs cannot be shown, and are kept: {error.message}", error.slug)
+        # The executor's fault, of whichever kind: nothing is wrong with what was asked.
+        say(f"the outputs cannot be shown, and are kept: {error.message}", RequestFailed.slug)
         raise typer.Exit(EXIT_FAILED) from None
     is_whole = sys.stdout is not None
     if as_json:

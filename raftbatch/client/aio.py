@@ -374,7 +374,7 @@ class AsyncClient:
         key = (model, version, signature, rows, timeout_s, priority, want)
         more = encode_parameters(parameters) if parameters else b""
         head = self._heads.head(name, len(payload), key, more, traceparent)
-        return Ask(answer, name, head, payload, 0, is_single)
+        return Ask(answer, name, head, payload, 0, is_single, want == pb.WANT_TICKET)
 
 
 def _left(limit_s: float | None, took_s: float) -> float | None:

@@ -58,6 +58,7 @@ class Ask:
         payload: its inputs.
         index: of its ticket, where there is one.
         is_single: whether its inputs have no batch axis.
+        wants_ticket: whether its answer is its ticket alone, and not its outcome.
 
     Attributes:
         link: where it was asked for, and is owed.
@@ -83,6 +84,7 @@ class Ask:
         "request_id",
         "said",
         "together",
+        "wants_ticket",
     )
 
     def __init__(
@@ -93,6 +95,7 @@ class Ask:
         payload: bytes = b"",
         index: int = 0,
         is_single: bool = False,
+        wants_ticket: bool = False,
     ) -> None:
         self.answer = answer
         self.request_id = request_id
@@ -100,6 +103,7 @@ class Ask:
         self.payload = payload
         self.index = index
         self.is_single = is_single
+        self.wants_ticket = wants_ticket
         self.link: Link | None = None
         self.number = 0
         self.is_lost = False

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from raftbatch.client.answers import take_outcomes, take_tickets
 from raftbatch.client.asks import Ask, Ready, pause_s
 from raftbatch.client.background import RETRIED, Background
 from raftbatch.client.deadlines import Deadlines
@@ -28,7 +29,6 @@ from raftbatch.client.later import Later
 from raftbatch.client.link import Link
 from raftbatch.client.nodes import Nodes
 from raftbatch.client.options import ClientOptions
-from raftbatch.client.results import Runs, of_outcome
 from raftbatch.errors import NoLeader, OutcomeUnknown, Overloaded, RaftbatchError
 from raftbatch.trailers import error_in
 from raftbatch.v1 import gateway_pb2 as pb
@@ -239,18 +239,9 @@ class Engine:
     def heard(self, link: Link, reply: pb.SessionReply) -> None:
         """Give answers to whom they belong."""
         asks = link.asks
-        if reply.outcomes:
-            runs = Runs()
-            for outcome in reply.outcomes:
-                ask = asks.pop(outcome.number, None)
-                if ask is not None and not ask.answer.done():  # else it is not wanted any more
-                    ask.is_read = self._options.acknowledges
-                    of_outcome(ask, outcome, runs)
-        tickets = reply.tickets
-        for number, index in zip(tickets.numbers, tickets.indexes, strict=True):
-            ask = asks.pop(number, None)
-            if ask is not None and not ask.answer.done():
-                ask.answer.set_result(index)
+        acknowledges = self._options.acknowledges
+        take_outcomes(asks, reply.outcomes, link.address, acknowledges=acknowledges)
+        take_tickets(asks, reply.tickets, link.address)
         for error in reply.errors:
             self._refused(link, error)
         for cancelled in reply.cancelled:

@@ -12,6 +12,8 @@ from raftbatch.errors import RaftbatchError
 class RequestFailed(RaftbatchError):
     """The request has the outcome `failed`: the model could not, and that is final.
 
+    Also where its outcome is `ok`, and what an executor gave cannot be read (`bad_output`).
+
     Args:
         message: the model's.
         code: a slug for why, such as `item_error` or `attempts_exhausted`.

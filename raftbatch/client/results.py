@@ -1,7 +1,7 @@
 """What a request came to: its outputs, and which run gave them.
 
 What lives here: results, and the exceptions that the other outcomes are. What must never
-live here: a node. Called by: `engine`, and whoever asked.
+live here: a node. Called by: `answers`, and whoever asked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from raftbatch.client.failures import RequestCancelled, RequestFailed
 from raftbatch.client.values import from_tensor
 from raftbatch.errors import DeadlineExceeded, InvalidRequest
-from raftbatch.tensors import Tensor, decode
+from raftbatch.tensors import BYTES, Tensor, check_elements, decode
 from raftbatch.v1 import gateway_pb2 as pb
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _OK = pb.OUTCOME_KIND_OK
+_BAD_OUTPUT = "bad_output"  # as executors call what models give them
 
 
 class Result:
@@ -68,11 +69,16 @@ class Result:
 
         Raises:
             KeyError: there is none of that name.
-            InvalidRequest: what came is no envelope, or BYTES are no text (see `tensors`).
+            RequestFailed: what came is no output; definite.
+            InvalidRequest: BYTES are no text (see `tensors`); definite.
         """
         for tensor in self.tensors:
             if tensor.name == name:
-                return from_tensor(tensor, is_single=self.is_single)
+                try:
+                    return from_tensor(tensor, is_single=self.is_single)
+                except InvalidRequest:
+                    self._check(tensor)
+                    raise
         raise KeyError(f"{name}: the outputs are {', '.join(self)}")
 
     def __iter__(self) -> Iterator[str]:
@@ -92,7 +98,8 @@ class Result:
         """The only output.
 
         Raises:
-            InvalidRequest: there are others, or none.
+            RequestFailed: what came is no output; definite.
+            InvalidRequest: there are others, or none; definite.
         """
         names = list(self)
         if len(names) != 1:
@@ -104,14 +111,30 @@ class Result:
         """The outputs, as raw bytes with their shapes.
 
         Raises:
-            InvalidRequest: what came is no envelope.
+            RequestFailed: what came is no envelope; definite.
         """
-        return decode(self.payload)
+        try:
+            return decode(self.payload)
+        except InvalidRequest as error:
+            raise self._unreadable(error) from None
 
     @property
     def run(self) -> pb.Run:
         """Which run gave it: batch, attempt, executor, and how long each part took."""
         return pb.Run.FromString(self._run)
+
+    def _check(self, tensor: Tensor) -> None:
+        """Look whether BYTES are elements at all."""
+        if tensor.datatype == BYTES:
+            try:
+                check_elements(tensor)
+            except InvalidRequest as error:
+                raise self._unreadable(error) from None
+
+    def _unreadable(self, error: InvalidRequest) -> RequestFailed:
+        """Return what it is for whoever asked: the executor's fault, and not theirs."""
+        message = f"the output of {self.request_id} cannot be read: {error.message}"
+        return RequestFailed(message, code=_BAD_OUTPUT)
 
 
 class Runs:

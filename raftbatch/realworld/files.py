@@ -180,6 +180,23 @@ class RealFiles:
                     raise
             self.sync_directory(os.path.dirname(part))
 
+    def obstacle(self, path: str) -> str:
+        """Return why `make_directory` or files in it would fail; empty: no reason is seen.
+
+        Nothing is changed; only a try shows more.
+        """
+        place = os.path.abspath(path)
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        if not os.path.isdir(place):
+            return f"{place} is no directory: move it away"
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            return (
+                f"this process may not read and write in {place}: give it to the user that "
+                "the node runs as, and look whether it is mounted read-only"
+            )
+        return ""
+
     def rename(self, source: str, target: str) -> None:
         """Rename in one step."""
         os.replace(source, target)

@@ -46,6 +46,7 @@ _ALL_OF_IT = (
     "coordinator.server",
     "executor.server",
     "raftbatch.__main__",
+    "raftbatch.cli.main",
     "raftbatch.cli.waiting",
     "raftbatch.v1.gateway_pb2_grpc",
     "uvloop",

@@ -131,6 +131,19 @@ def test_nodes_wait_for_one_that_is_missing_and_say_so(cluster: ServedCluster) -
     cluster.leader()
 
 
+def test_node_says_that_its_disk_is_full_when_it_starts(tmp_path: Path) -> None:
+    with ServedCluster(tmp_path, ["n1"]) as cluster:
+        file = Path(cluster.file)
+        text = file.read_text("utf-8")
+        low = f"disk_low_bytes = {1 << 50}"
+        file.write_text(text.replace("disk_low_bytes = 33_554_432", low), encoding="utf-8")
+        said = cluster.start("n1", "--bootstrap").wait_for("disk.filled")
+        assert (said["level"], said["space"]) == ("warning", "low")
+        assert said["directory"] == str(cluster.data("n1"))
+        assert said["free_bytes"] < said["disk_low_bytes"] == 1 << 50
+        assert cluster.processes["n1"].terminate() == 0
+
+
 @pytest.mark.slow
 def test_commands_find_the_leader_and_say_what_they_did(cluster: ServedCluster) -> None:
     run = partial(processes.run, anew=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import socket
 import subprocess
@@ -168,6 +169,34 @@ def test_cli_looks_at_the_machine_of_a_node(cli: CliRunner, tmp_path: Path) -> N
     assert port.startswith(f"nobody can listen at {at}: somebody does")
     assert space.startswith(f"{tmp_path} has room for ")
     assert cli.invoke(app, [*words, "--node", "n2"]).exit_code == 2
+
+
+@pytest.mark.parametrize("place", ["", "data", "data/n1", "data/n1/journal", "data/n1/snapshots"])
+@pytest.mark.parametrize("what", ["file", "link", "forbidden"])
+def test_cli_says_that_a_data_directory_cannot_be_used(
+    cli: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, what: str
+) -> None:
+    path, at = tmp_path / "a.toml", tmp_path / "disk" / place
+    folder = tmp_path / "disk" / "data" / "n1"
+    nodes = '[nodes.n1]\npeer = "127.0.0.1:1"\nclient = "127.0.0.1:2"\n'
+    storage = f'[storage]\ndata_dir = "{folder}"\ndisk_low_bytes = {1 << 50}\n'
+    path.write_text(f'[cluster]\nname = "a"\n{nodes}{storage}', encoding="utf-8")
+    at.parent.mkdir(parents=True, exist_ok=True)
+    said = f"{at} is no directory: move it away"
+    if what == "file":
+        at.write_bytes(b"")
+    elif what == "link":
+        at.symlink_to(tmp_path / "nowhere")
+    else:  # root may write anywhere, so that no mode keeps a test of root's out
+        at.mkdir()
+        monkeypatch.setattr(os, "access", lambda asked, _: Path(asked) != at)
+        said = f"this process may not read and write in {at}: give it to the user"
+    before = sorted(tmp_path.rglob("*"))
+    words = ["config", "check", str(path), "--node", "n1"]
+    result = cli.invoke(app, words)
+    assert result.exit_code == 1
+    assert f"Error: n1 cannot start here: {folder} cannot be used: {said}" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_cli_says_what_is_wrong_with_a_configuration(cli: CliRunner, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftbatch.client import Payload, Result, values
+from raftbatch.client import Payload, RequestFailed, Result, values
 from raftbatch.client.inputs import Encoder, encode_parameters
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import make_request_id
@@ -206,8 +206,21 @@ def test_results_say_what_they_hold() -> None:
         result["y"]
     with pytest.raises(InvalidRequest, match="not one output"):
         result.value  # noqa: B018  # it raises
-    with pytest.raises(InvalidRequest, match="envelope"):
-        Result("id", pb.Outcome(result=b"other"))["x"]
+
+
+def test_result_that_nobody_can_read_is_the_models_fault() -> None:
+    whole = encode([Tensor("text", "BYTES", (1, 1), join_elements([b"a"]))])
+    elements = whole.replace(b"\1\0\0\0a", b"\xff\0\0\0a")
+    assert elements != whole
+    for garbage in (b"", b"other", whole[:-1], elements):
+        with pytest.raises(RequestFailed, match="output of id-7 cannot be read") as caught:
+            Result("id-7", pb.Outcome(result=garbage))["text"]
+        assert (caught.value.code, caught.value.definite) == ("bad_output", True)
+    for garbage in (b"other", whole[:-1]):
+        result = Result("id-7", pb.Outcome(result=garbage))
+        for read in (result.keys, lambda r=result: r.value, lambda r=result: r.tensors):
+            with pytest.raises(RequestFailed, match="id-7"):
+                read()
 
 
 def test_parameters_are_bytes_or_json() -> None:

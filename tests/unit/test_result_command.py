@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import raftbatch.client
-from raftbatch.cli import requests
+from raftbatch.cli import failing, requests
 from raftbatch.cli.main import app
 from raftbatch.client import ClientOptions, Result
 from raftbatch.client.values import to_tensor
@@ -132,11 +132,16 @@ def test_what_was_not_printed_whole_can_be_had_again(
     cluster.payload = outputs(text="a" * 401)
     show(cluster)
     assert "`raftbatch result r1 --json` shows all" in capsys.readouterr().out
-    cluster.payload = b"opaque"
-    with pytest.raises(typer.Exit) as ended:
-        show(cluster, as_json=True)
-    assert ended.value.exit_code == 1
-    assert "cannot be shown, and are kept" in capsys.readouterr().err
+    broken = outputs(text="a").replace(b"\1\0\0\0a", b"\xff\0\0\0a")
+    for cluster.payload in (b"opaque", broken):
+        with monkeypatch.context() as asked:
+            asked.setattr(failing, "_AS_JSON", [True])
+            with pytest.raises(typer.Exit) as ended:
+                show(cluster, as_json=True)
+        assert ended.value.exit_code == 1
+        said = capsys.readouterr()
+        assert "Error: the outputs cannot be shown, and are kept: the " in said.err
+        assert json.loads(said.out)["error"]["code"] == "failed", "not that of a wrong request"
     cluster.payload = outputs(text="a")
     with monkeypatch.context() as closed:
         closed.setattr(sys, "stdout", None)
