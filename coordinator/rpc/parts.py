@@ -52,10 +52,14 @@ def is_within(data: bytes, kind: Descriptor, most: int = PARTS_MAX) -> bool:
 def _fields(kind: Descriptor) -> dict[int, FieldDescriptor]:
     """Return the fields that are parts, by number."""
     return {
-        each.number: each
-        for each in kind.fields
-        if each.is_repeated or each.message_type is not None
+        each.number: each for each in kind.fields if _is_list(each) or each.message_type is not None
     }
+
+
+def _is_list(field: FieldDescriptor) -> bool:
+    """Return whether a field may stand more than once: Protobuf 6.30 says it in another word."""
+    said: bool | None = getattr(field, "is_repeated", None)
+    return field.label == FieldDescriptor.LABEL_REPEATED if said is None else said
 
 
 def _left(data: bytes, at: int, end: int, kind: Descriptor, left: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +132,9 @@ def test_message_of_too_many_parts_is_refused_before_it_is_read() -> None:
         check(made.request_deserializer(b"\x12\x00" * (parts.PARTS_MAX + 1)))
     assert read == []
     assert made.request_deserializer(b"\x12\x00" * parts.PARTS_MAX) == "read"
+
+
+@pytest.mark.parametrize("label", [FieldDescriptor.LABEL_REPEATED, FieldDescriptor.LABEL_OPTIONAL])
+def test_lists_are_told_by_the_words_of_protobuf_6_30_too(label: int) -> None:
+    field: Any = SimpleNamespace(label=label)  # it has no `is_repeated`
+    assert parts._is_list(field) == (label == FieldDescriptor.LABEL_REPEATED)
