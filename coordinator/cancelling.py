@@ -20,6 +20,7 @@ from coordinator.core.admission import ids_after_ms
 from coordinator.core.room import ids
 from coordinator.core.state import State
 from coordinator.core.values import OUTCOME_BYTES
+from coordinator.refusing import why_no_ids
 from raftbatch.errors import Overloaded, RaftbatchError
 
 _PART = 8
@@ -88,19 +89,18 @@ class Cancelling:
             counts_as = 1 + -(-more // texts.KNOWN_ID_BYTES)
             is_new = tenant not in uses and tenant not in alone
             is_much = count + -(-(beyond + more) // texts.KNOWN_ID_BYTES) >= most
-            if (
-                not is_much
-                and counts_as <= ids_left
-                and not (is_new and len(alone) >= tenants_most)
-            ):
+            if is_much or (is_new and len(alone) >= tenants_most):
+                why = (
+                    f"{count} cancels of ids that nobody knows, of {len(alone)} tenants that have "
+                    f"nothing else, are remembered: at most {most}, of {tenants_most} tenants, "
+                    "are; a long id counts as several"
+                )
+            elif counts_as > ids_left:
+                why = why_no_ids(policy)
+            else:
                 count, beyond, ids_left = count + 1, beyond + more, ids_left - counts_as
                 if is_new:
                     alone.add(tenant)
                 continue
-            refused[place] = Overloaded(
-                f"{count} cancels of ids that nobody knows, of {len(alone)} tenants that have "
-                f"nothing else, are remembered: at most {most}, of {tenants_most} tenants, are; a "
-                "long id counts as several",
-                retry_after_ms=ids_after_ms(state, state.now_ms),
-            )
+            refused[place] = Overloaded(why, retry_after_ms=ids_after_ms(state, state.now_ms))
         return refused

@@ -30,6 +30,7 @@ from raftbatch.errors import (
     UnknownModel,
     there_are,
 )
+from raftbatch.settings import Policy
 
 _LISTED_MAX = 32
 
@@ -138,6 +139,14 @@ def check_room(config: LeaderConfig, inbox: Inbox, held: RaftbatchError | None, 
         )
 
 
+def why_no_ids(policy: Policy) -> str:
+    """Return what is to be said where as many ids are known as may."""
+    return (
+        f"as many ids are known as may (dedupe_entries_max = {policy.dedupe_entries_max}): "
+        f"each goes dedupe_retention_ms = {policy.dedupe_retention_ms} after its outcome"
+    )
+
+
 def _why_no_share(state: State, tenant: str) -> str:
     """Return what of a tenant's is full: what it left behind, or what it has waiting."""
     if share_is_filled(state, tenant):
@@ -155,10 +164,7 @@ def _why_no_room(state: State, coming: int, names: int) -> str:
     """Return what is full, and when it is so no more; perhaps nothing that waits."""
     policy = state.policy
     if not has_ids(state, coming + 1, names):
-        return (
-            f"as many ids are known as may (dedupe_entries_max = {policy.dedupe_entries_max}): "
-            f"each goes dedupe_retention_ms = {policy.dedupe_retention_ms} after its outcome"
-        )
+        return why_no_ids(policy)
     if outcomes_fill(state, coming + 1):
         return (
             "outcomes that nobody has acknowledged fill what is kept of them (outcome_bytes_max = "

@@ -369,7 +369,7 @@ class Forwarder:
                 parts.append(pb.SessionRequest(tenant=tenant).SerializeToString())
             queue.popleft()
             size += item.size
-            room -= 1
+            room -= 1 + item.ids  # each is a part of the message, of which few may be (`parts`)
             owed[item.number] = item
             item.put_into(parts)
         return b"".join(parts) if parts else None

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from contextvars import Context
 
 from coordinator.api import Name
 from coordinator.node import Node, Phase
@@ -67,7 +68,8 @@ class GivenUp:
     def _add(self, name: Name) -> None:
         self._names[name] = None
         if self._task is None:
-            self._task = asyncio.ensure_future(self._cancel())
+            # It is nobody's: one who has had its share keeps no other's cancel away (`shares`).
+            self._task = asyncio.get_running_loop().create_task(self._cancel(), context=Context())
 
     def _goes_on(self, name: Name, began: float, left_s: float | None) -> bool:
         node, limits = self._node, self._node.config.server

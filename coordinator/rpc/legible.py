@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from coordinator.node import Node
 from coordinator.rpc.callers import Context
 from coordinator.rpc.errors import abort
-from coordinator.rpc.parts import PARTS_MAX, is_within
+from coordinator.rpc.parts import FIELDS_MAX, PARTS_MAX, is_within
 from coordinator.rpc.rights import Details, guarded
 from raftbatch.errors import InvalidRequest, PayloadTooLarge, RaftbatchError
 
@@ -53,7 +53,8 @@ def _damaged() -> Illegible:
 
 
 def _crowded() -> Illegible:  # whoever has put much into one message may try less
-    return Illegible(PayloadTooLarge(f"the message has more than {PARTS_MAX} parts: send several"))
+    most = f"{PARTS_MAX} parts, or {FIELDS_MAX} fields"
+    return Illegible(PayloadTooLarge(f"the message has more than {most}: send several"))
 
 
 def check(message: object) -> None:

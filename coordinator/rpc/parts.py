@@ -12,6 +12,7 @@ Source: https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
@@ -19,6 +20,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 PARTS_MAX: Final = 1 << 17
 """In one message: twice as many as the requests of the largest batch, each with its result."""
+
+FIELDS_MAX: Final = 4 * PARTS_MAX
+"""Those that are no parts, too: to look at one here takes ten times as long as to read it."""
 
 SMALL_BYTES: Final = 1 << 16
 """A message up to this long cannot have parts enough to matter."""
@@ -43,25 +47,41 @@ def is_within(data: bytes, kind: Descriptor, most: int = PARTS_MAX) -> bool:
         data: the message as it came.
         kind: of message.
         most: how many parts it may have: messages within it, however deep, and elements of lists.
-            Of numbers in a row sixteen are one: that is what they take.
+            Of numbers in a row sixteen are one: that is what they take. Of fields of all kinds
+            it may have `FIELDS_MAX`.
     """
-    return len(data) <= SMALL_BYTES or _left(data, 0, len(data), kind, most) >= 0
+    if len(data) <= SMALL_BYTES:
+        return True
+    return _left(data, 0, len(data), kind, most, iter(range(FIELDS_MAX))) >= 0
 
 
 @cache
 def _fields(kind: Descriptor) -> dict[int, FieldDescriptor]:
     """Return the fields that are parts, by number."""
     return {
-        each.number: each
-        for each in kind.fields
-        if each.is_repeated or each.message_type is not None
+        each.number: each for each in kind.fields if _is_list(each) or each.message_type is not None
     }
 
 
-def _left(data: bytes, at: int, end: int, kind: Descriptor, left: int) -> int:
-    """Return how many more parts there may be behind a stretch of bytes; below 0: too many."""
+def _is_list(field: FieldDescriptor) -> bool:
+    """Return whether a field may stand more than once: Protobuf 6.30 says it in another word."""
+    said: bool | None = getattr(field, "is_repeated", None)
+    return field.label == FieldDescriptor.LABEL_REPEATED if said is None else said
+
+
+def _left(data: bytes, at: int, end: int, kind: Descriptor, left: int, looks: Iterator[int]) -> int:
+    """Return how many more parts there may be behind a stretch of bytes; below 0: too many.
+
+    Args:
+        data, at, end: the stretch.
+        kind: of message.
+        left: how many there may be before it.
+        looks: one for each field that may be looked at yet.
+    """
     fields = _fields(kind)
-    while at < end and left >= 0:
+    for _ in looks:
+        if at >= end or left < 0:
+            return left
         tag, at = (data[at], at + 1) if data[at] < 0x80 else _number(data, at)
         wire = tag & 7
         stop = at
@@ -88,9 +108,9 @@ def _left(data: bytes, at: int, end: int, kind: Descriptor, left: int) -> int:
             else:
                 left -= 1
                 if at < stop and _fields(field.message_type):
-                    left = _left(data, at, stop, field.message_type, left)
+                    left = _left(data, at, stop, field.message_type, left, looks)
         at = stop
-    return left
+    return -1
 
 
 def _in_a_row(numbers: bytes, field: FieldDescriptor) -> int:

@@ -144,6 +144,7 @@ class AsyncClient:
                 the time was over, and nothing was done; definite.
         """
         engine = self._engine or self._running()
+        checks.timeout(timeout_s)
         limit_s = self._limit_s(timeout_s)
         encoder = self._models.known(model, version)
         if encoder is None:
@@ -313,8 +314,7 @@ class AsyncClient:
 
     async def _result(self, ticket: Ticket, timeout_s: float | None) -> Result:
         engine = self._engine or self._running()
-        if timeout_s is not None:
-            checks.timeout(timeout_s, "from 0")
+        checks.timeout(timeout_s, "from 0")
         ask = Ask(engine.future(), ticket.request_id, index=ticket.index)
         limit_s = self._options.patience_s if timeout_s is None else timeout_s
         found: Result = await engine.wait(ask, limit_s, False)
@@ -340,8 +340,7 @@ class AsyncClient:
         """Return how to make requests for a model, and how many seconds it took to be told."""
         checks.text("model", model)
         checks.text("version", version)
-        if timeout_s is not None:
-            checks.timeout(timeout_s)
+        checks.timeout(timeout_s)
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(limit_s):
@@ -367,8 +366,7 @@ class AsyncClient:
         want: int,
     ) -> Ask:
         """Return a request as it is sent, and asked for."""
-        if timeout_s is not None:
-            checks.timeout(timeout_s)
+        checks.timeout(timeout_s)
         payload, rows, signature, is_single = encoder.encode(inputs)
         name = request_id or new_request_id()
         key = (model, version, signature, rows, timeout_s, priority, want)

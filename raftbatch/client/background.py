@@ -175,12 +175,14 @@ class Background:
         """Take in that nobody knows what became of it, or that it was refused.
 
         A list that is none, by the node's word, may be too long for it, or for whom it hands it on
-        to: it is said again in two parts, down to single ids.
+        to: it is said again in two parts, down to single ids. One that is refused by itself was
+        why, and not how many they were.
         """
         count = len(control.request_ids)
-        is_divided = isinstance(error, InvalidRequest) and count > 1
-        if is_divided:
-            self._most = min(self._most, -(-count // 2))
+        is_none = isinstance(error, InvalidRequest)
+        is_divided = is_none and count > 1
+        if is_none:
+            self._most = min(self._most, -(-count // 2)) if is_divided else NAMES_MAX
         if is_divided or _is_retried(error):
             self._settled(control, control.request_ids, error)
             return

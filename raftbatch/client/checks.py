@@ -61,7 +61,7 @@ def number(what: str, value: object, most: int) -> None:
 
 
 def timeout(value: object, least: str = "above 0") -> None:
-    """Make sure that it is a time in seconds.
+    """Make sure that it is a time in seconds, or None: as long as it takes.
 
     Args:
         value: the time.
@@ -70,7 +70,7 @@ def timeout(value: object, least: str = "above 0") -> None:
     Raises:
         InvalidRequest: definite; it is no number, or not in the range.
     """
-    if (
+    if value is not None and (
         not isinstance(value, int | float)
         or not isfinite(value)
         or not 0 <= value <= TIMEOUT_S_MAX

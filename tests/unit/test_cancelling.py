@@ -84,3 +84,11 @@ def test_each_id_of_a_call_has_its_own_answer(loop: VirtualLoop) -> None:
     assert answers[:3] == [Verdict.UNKNOWN_REQUEST, Verdict.UNKNOWN_REQUEST, Verdict.OK]
     assert [type(each) for each in answers[3:]] == [Overloaded, Overloaded]
     assert node.gets(node.api.cancel([("t", "b")])) == [Verdict.ENDED]
+
+
+def test_refused_cancel_names_what_is_full() -> None:
+    core = Core(policy=Policy(dedupe_entries_max=16, dedupe_retention_ms=900_000))
+    core.admit(*[f"{n}" for n in range(16)])
+    error = _refused(core.state, ("t", "x"))[0]
+    assert isinstance(error, Overloaded)
+    assert "dedupe_entries_max = 16" in error.message

@@ -180,3 +180,22 @@ def test_single_id_that_is_refused_is_not_said_again() -> None:
         assert background._is_idle
 
     play(test)
+
+
+def test_id_that_is_none_leaves_the_lists_of_others_long() -> None:
+    def test(background: Background, loop: Loop) -> None:
+        for name in ("fine", "no\0ne", "fine too"):
+            background.cancel(name)
+        done = pb.CancelResult(state=pb.CANCEL_STATE_CANCELLED)
+        while background._cancels:
+            background._due()  # whatever pause there is, it is over
+            [control] = background.take(2, 1 << 20)
+            if "no\0ne" in control.request_ids:
+                background.failed(control, InvalidRequest("request id: without NUL"))
+            else:
+                background.cancelled(control, [done] * len(control.request_ids))
+        acknowledge_many(background, "a")
+        [control] = background.take(2, 1 << 20)
+        assert len(control.request_ids) == MANY
+
+    play(test)

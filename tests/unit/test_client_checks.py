@@ -57,6 +57,8 @@ def test_ticket_that_cannot_be_sent_is_none(request_id: Any, index: Any) -> None
 
 
 def test_calls_that_cannot_be_sent_are_refused_at_once() -> None:
+    as_text: Any = "5"  # as an environment has it
+
     async def main() -> None:
         async with AsyncClient("127.0.0.1:1") as client:
             ticket = client.ticket("r", (1 << 64) - 1)
@@ -66,6 +68,7 @@ def test_calls_that_cannot_be_sent_are_refused_at_once() -> None:
                 client.infer(HALF, "text"),
                 client.submit("m", "text", version=HALF),
                 client.infer("m", "text", timeout_s=float("inf")),
+                client.infer("m", "text", timeout_s=as_text),
                 ticket.result(timeout_s=float("inf")),
                 ticket.result(timeout_s=-1),
             ):

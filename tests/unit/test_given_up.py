@@ -11,6 +11,7 @@ from coordinator.config import ServerLimits
 from coordinator.node import Phase
 from coordinator.rpc.given_up import GivenUp
 from coordinator.scheduler import SchedulerConfig
+from coordinator.shares import CALLER, Caller
 from raftbatch.errors import NoLeader
 
 Name = tuple[str, str]
@@ -26,6 +27,7 @@ class Fake:
         self.is_leading = True
         self.awaited: set[Name] = set()
         self.asked: list[list[Name]] = []
+        self.callers: list[Caller] = []
         self.error: Exception | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -41,6 +43,7 @@ class Fake:
     async def cancel(self, names: Sequence[Name]) -> None:
         """Note them."""
         self.asked.append(list(names))
+        self.callers.append(CALLER.get())
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
@@ -135,5 +138,15 @@ def test_call_that_may_have_ended_with_an_old_connection_lets_its_request_go_on(
         given_up.ended(("t", "it had not"), now() - grace_s / 10, None)
         await over(given_up)
         assert fake.asked == [[("t", "no connection is old"), ("t", "it had not")]]
+
+    play(check)
+
+
+def test_cancels_count_as_nobodys() -> None:
+    async def check(fake: Fake, given_up: GivenUp) -> None:
+        CALLER.set(("a caller that has had its share",))
+        given_up.ended(("t", "a"), now(), None)
+        await over(given_up)
+        assert fake.callers == [()]
 
     play(check)

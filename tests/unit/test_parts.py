@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +132,22 @@ def test_message_of_too_many_parts_is_refused_before_it_is_read() -> None:
         check(made.request_deserializer(b"\x12\x00" * (parts.PARTS_MAX + 1)))
     assert read == []
     assert made.request_deserializer(b"\x12\x00" * parts.PARTS_MAX) == "read"
+
+
+@pytest.mark.parametrize("label", [FieldDescriptor.LABEL_REPEATED, FieldDescriptor.LABEL_OPTIONAL])
+def test_lists_are_told_by_the_words_of_protobuf_6_30_too(label: int) -> None:
+    field: Any = SimpleNamespace(label=label)  # it has no `is_repeated`
+    assert parts._is_list(field) == (label == FieldDescriptor.LABEL_REPEATED)
+
+
+@pytest.mark.parametrize("field", [b"\xa0\x01\x01", b"\xa2\x01\x00", b"\xa3\x01\xa4\x01"])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_fields_that_are_no_parts_are_few_too(field: bytes, is_nested: bool) -> None:
+    """A dozen MiB of them, which nobody knows, took seconds to count and a moment to read."""
+    kind: Any = dispatch_pb2.ReportRequest.DESCRIPTOR
+    data = field * (parts.FIELDS_MAX // (len(field) // 2))
+    if is_nested:
+        report = dispatch_pb2.Report.FromString(data)
+        data = dispatch_pb2.ReportRequest(reports=[report]).SerializeToString()
+    assert not parts.is_within(data, kind)
+    assert parts.is_within(data[: len(data) // 4], kind)
