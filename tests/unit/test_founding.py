@@ -92,6 +92,7 @@ def test_founding_goes_on_after_a_crash_at_any_point(after: bool, power: bool) -
             assert scene.serving() == [N1, N2, N3], (node, at, scene.says(node))
 
 
+@pytest.mark.slow
 def test_founding_survives_the_loss_of_a_disk_at_any_point() -> None:
     """Or nobody has a majority, and each says what it waits for, or what to do."""
     stuck = 0

@@ -126,6 +126,7 @@ def die(disk: SimDisk, run: Callable[[], object], mode: Way) -> None:
         disk.crash(power=True, mode=mode)
 
 
+@pytest.mark.slow
 def test_a_crash_while_starting_again_does_no_more_harm() -> None:
     base = disk_with_old()
     ways: list[Way] = ["killed", "scatter"]
