@@ -19,6 +19,7 @@ class Keys:
         if name == {at!r}:
             signal.raise_signal(signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts this may ignore it
 sys.meta_path.insert(0, Keys())
 sys.argv = ["raftbatch", "status", "--address", "127.0.0.1:1"]
 """
