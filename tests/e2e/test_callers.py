@@ -238,6 +238,7 @@ async def most_clients_disconnect(stage: Stage) -> None:
         await client.close()
 
 
+@pytest.mark.slow
 def test_cancels_and_disconnects_leave_nothing_behind(tmp_path: Path) -> None:
     play(
         tmp_path,
@@ -353,6 +354,7 @@ async def _to_the_end(session: Any) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_who_hurries_or_asks_too_much_is_told_so(tmp_path: Path) -> None:
     play(
         tmp_path,

@@ -102,6 +102,7 @@ def test_call_waits_for_a_leader() -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_call_passes_over_a_node_that_is_down() -> None:
     async def test() -> None:
         async with nodes([None]) as (cluster, found):
@@ -138,6 +139,7 @@ def test_call_of_which_nobody_knows_is_made_once(answer: BaseException) -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_call_that_breaks_off_is_one_of_which_nobody_knows() -> None:
     async def test() -> None:
         async with nodes([TimeoutError()]) as (cluster, _):

@@ -180,6 +180,7 @@ def test_stream_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
     run(tmp_path, test, stream_bytes_max=1_000_000, message_bytes_max=900_000)
 
 
+@pytest.mark.slow
 def test_client_that_does_not_read_is_stopped(tmp_path: Path) -> None:
     """Results that nobody takes count too."""
 

@@ -29,6 +29,7 @@ lease_ms = 60_000
 """
 
 
+@pytest.mark.slow
 def test_old_connections_are_cut_and_requests_go_on(tmp_path: Path) -> None:
     async def main(served: ServedCluster, executor: Process) -> None:
         address = served.clients["n1"]

@@ -55,6 +55,7 @@ def _serving(one: ServedCluster, program: str, trigger: Path) -> Iterator[Proces
         yield node
 
 
+@pytest.mark.slow
 def test_stop_ends_where_the_disk_hangs(one: ServedCluster, tmp_path: Path) -> None:
     with _serving(one, _HANGING, tmp_path / "hang") as process:
         with one.appending("n1", [b"x"]):
@@ -77,6 +78,7 @@ def test_second_signal_ends_at_once(one: ServedCluster, tmp_path: Path) -> None:
         assert "ended at once: a second signal" in process.said
 
 
+@pytest.mark.slow
 def test_stop_ends_where_opening_the_log_hangs(one: ServedCluster, tmp_path: Path) -> None:
     """The loop does not turn then, and answers no signal."""
     one.start("n1", "--bootstrap")
@@ -92,6 +94,7 @@ def test_stop_ends_where_opening_the_log_hangs(one: ServedCluster, tmp_path: Pat
         assert "Error: ended at once: stopping took more than 1500 ms" in process.said
 
 
+@pytest.mark.slow
 def test_stop_waits_for_the_disk_to_take_what_was_applied(tmp_path: Path) -> None:
     """A follower has applied what the others have made durable; its own disk is behind."""
     trigger = tmp_path / "slow"

@@ -38,6 +38,7 @@ def test_batches_run_and_items_fail_alone(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_child_that_dies_is_a_failed_batch_and_is_replaced(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         executor = await scene.start("gpu-1")
@@ -62,6 +63,7 @@ def test_child_that_dies_is_a_failed_batch_and_is_replaced(tmp_path: Path) -> No
     run(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_batch_that_hangs_is_killed_after_its_running_time(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         await scene.start("gpu-1")
@@ -73,6 +75,7 @@ def test_batch_that_hangs_is_killed_after_its_running_time(tmp_path: Path) -> No
     run(tmp_path, test, timeout_us=2_000_000)
 
 
+@pytest.mark.slow
 def test_another_executor_runs_what_a_killed_one_held(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         first = await scene.start("gpu-1")
@@ -125,6 +128,7 @@ def test_drain_is_bounded(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_executor_goes_on_though_the_leader_is_killed(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         executor = await scene.start("gpu-1")
@@ -142,6 +146,7 @@ def test_executor_goes_on_though_the_leader_is_killed(tmp_path: Path) -> None:
     run(tmp_path, test, ("n1", "n2", "n3"))
 
 
+@pytest.mark.slow
 def test_each_request_has_its_outcome_though_a_leader_and_an_executor_are_killed(
     tmp_path: Path,
 ) -> None:
@@ -167,6 +172,7 @@ def test_each_request_has_its_outcome_though_a_leader_and_an_executor_are_killed
     run(tmp_path, test, ("n1", "n2", "n3"), lease_ms=LOSS_MS)
 
 
+@pytest.mark.slow
 def test_executor_that_was_paused_for_longer_than_its_lease_joins_anew(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         executor = await scene.start("gpu-1")
@@ -183,6 +189,7 @@ def test_executor_that_was_paused_for_longer_than_its_lease_joins_anew(tmp_path:
     run(tmp_path, test, lease_ms=LOSS_MS)
 
 
+@pytest.mark.slow
 def test_killed_executor_comes_back_under_its_id(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         first = await scene.start("gpu-1")
@@ -219,6 +226,7 @@ def test_broken_executor_is_suspended_and_resumes_once_its_warm_up_goes_well(
     run(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_executor_id_is_one_executors(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         await scene.start("gpu-1")

@@ -147,6 +147,7 @@ def test_what_does_not_ask_to_be_handed_on_is_not(tmp_path: Path) -> None:
     play(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_nothing_goes_round(tmp_path: Path) -> None:
     """Two nodes, each of which takes the other for the leader."""
 

@@ -150,6 +150,7 @@ def test_refusal_passes_as_it_is_unless_an_earlier_try_was_lost(
     play(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_call_without_a_leader_ends_in_time_and_nothing_was_done(tmp_path: Path) -> None:
     async def test(node: ScriptedNode, channel: grpc.aio.Channel, nodes: list[FakeNode]) -> None:
         reply = await GatewayStub(channel).Submit(submit("a"))  # the node's own bound

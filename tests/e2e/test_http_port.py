@@ -248,6 +248,7 @@ def test_garbage_is_refused_and_forgotten(
     assert caplog.records == [], "what clients send is no news"
 
 
+@pytest.mark.slow
 def test_request_that_never_ends_is_cut(tmp_path: Path) -> None:
     async def test(asked: Asked) -> None:
         assert await asked.raw(b"GET /livez HTTP/1.1\r\nX: ") == b""

@@ -163,6 +163,7 @@ def _model(tmp_path: Path) -> None:
     (tmp_path / "trouble.py").write_text(MODEL, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_poison_costs_its_batchmates_nothing_but_time(tmp_path: Path) -> None:
     """G11: 'the batch is bisected until the culprit is alone, then quarantined'."""
 
@@ -228,6 +229,7 @@ async def tells_its_story(scene: Scene, many: list[str]) -> None:
     assert (await shown(scene, "batch", "show", "1"))["end"] == "bisected"
 
 
+@pytest.mark.slow
 def test_only_running_counts_and_what_waits_for_its_backoff_holds_no_slot(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         executor = await scene.start("gpu-1")

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+import pytest
 
 from raftbatch.v1 import admin_pb2
 from raftbatch.v1 import gateway_pb2 as pb
@@ -98,6 +99,7 @@ def has_run(request_id: str) -> Callable[[list[dict[str, Any]]], bool]:
     return holds
 
 
+@pytest.mark.slow
 def test_tail_follows_what_an_infer_does_whichever_node_dies(tmp_path: Path) -> None:
     with ServedCluster(tmp_path, settings=MODELS, replica="scheduler") as served:
         served.start_all("--bootstrap")
@@ -123,6 +125,7 @@ def test_tail_follows_what_an_infer_does_whichever_node_dies(tmp_path: Path) -> 
         assert "sealed into batch" in told
 
 
+@pytest.mark.slow
 def test_story_of_a_request_whose_executor_and_leader_die(tmp_path: Path) -> None:
     told: dict[str, Any] = {}
 

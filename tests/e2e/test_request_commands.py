@@ -63,6 +63,7 @@ def command(*words: str, stdin: str | None = None, status: int = 0, anew: bool =
     return done.stdout if status == 0 else done.stderr
 
 
+@pytest.mark.slow
 def test_requests_from_the_command_line(tmp_path: Path) -> None:
     with ServedCluster(tmp_path, ("n1",), MODELS, replica="scheduler") as served:
         served.start_all("--bootstrap")

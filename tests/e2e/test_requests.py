@@ -199,6 +199,7 @@ def test_absurd_values_are_refused_for_good(tmp_path: Path) -> None:
     run(tmp_path, test, ("n1",))
 
 
+@pytest.mark.slow
 def test_outcomes_and_waiting_requests_outlive_every_process(tmp_path: Path) -> None:
     async def test(served: ServedCluster, cluster: Cluster) -> None:
         channel = cluster.channel(served.clients["n1"])

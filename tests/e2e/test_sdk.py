@@ -150,6 +150,7 @@ async def ticket_of(channel: grpc.aio.Channel, request_id: str, kind: int) -> in
     return index
 
 
+@pytest.mark.slow
 def test_sdk_knows_all_nodes_from_one(tmp_path: Path) -> None:
     async def test(served: ServedCluster, cluster: Cluster) -> None:
         leader = await asyncio.to_thread(served.leader)
@@ -202,6 +203,7 @@ def test_sdk_gives_each_its_own_result_though_the_leader_is_killed(tmp_path: Pat
     run(tmp_path, test, ("n1", "n2", "n3"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_hurt", [False, True])
 def test_sdk_that_asks_a_follower_alone_loses_nothing(tmp_path: Path, is_hurt: bool) -> None:
     """It hands on a thousand requests, while the leader is killed."""

@@ -22,6 +22,7 @@ def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_nodes_replicate_and_a_leader_hands_over_before_it_stops(cluster: ServedCluster) -> None:
     cluster.start_all("--bootstrap")
     leader = cluster.leader()

@@ -152,6 +152,7 @@ def test_what_is_gone_is_gone() -> None:
     run([Scripted("n1", 5), Scripted("n2", 5, "leader")], test)
 
 
+@pytest.mark.slow
 def test_node_that_says_nothing_is_passed_over_within_a_bound() -> None:
     async def test(nodes: list[Scripted], source: ClusterSource) -> None:
         nodes[0].hangs = True

@@ -39,6 +39,7 @@ def infer(folder: Path, text: str) -> None:
     assert command(folder, "infer", "echo", text, "--config", CONFIG) == (0, f"text: {text}\n")
 
 
+@pytest.mark.slow
 def test_up_in_an_empty_folder_outlives_its_leader_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with Up(tmp_path, "--nodes", "3") as up:
         ready = up.wait("cluster.ready")

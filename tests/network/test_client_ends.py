@@ -188,6 +188,7 @@ def test_models_are_looked_up_once_for_all_who_wait() -> None:
     play(test)
 
 
+@pytest.mark.slow
 def test_waits_for_nodes_that_say_nothing_are_bounded() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         [node] = nodes

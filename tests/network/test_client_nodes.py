@@ -26,6 +26,7 @@ def test_nodes_that_refuse_the_client_are_an_error_at_once_and_it_is_theirs() ->
     play(test, 2)
 
 
+@pytest.mark.slow
 def test_leader_that_lets_nobody_in_is_named_with_its_reason() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         nodes[0].leader = nodes[1].address
