@@ -343,7 +343,6 @@ def test_outcome_that_nobody_had_is_not_acknowledged(monkeypatch: pytest.MonkeyP
     play(test)
 
 
-@pytest.mark.slow
 def test_what_was_never_sent_is_definitely_not_done() -> None:
     async def test(nodes: list[FakeNode]) -> None:
         [node] = nodes
