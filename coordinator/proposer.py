@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from coordinator.core.effects import Reply, Verdict, Verdicts
@@ -309,7 +310,7 @@ class Inbox:
         self.items -= len(group.admitting) + len(group.asking)
         self.size -= bytes_max - left
         if admissions:
-            self._count_out(admissions)
+            self._count_out(admissions, group.admitting)
             group.records.insert(0, _columns(admissions, first, keys, tenants))
         return group
 
@@ -342,30 +343,37 @@ class Inbox:
         """Count requests of one key and tenant."""
         key, tenant, *_ = admissions[0]
         self.admissions += len(admissions)
-        counted = self._counted.get((key, tenant))
-        if counted is None:
+        if (counted := self._counted.get((key, tenant))) is None:
             uses = [self.uses.setdefault(whose, Usage()) for whose in (None, key[:2], tenant)]
             counted = self._counted[key, tenant] = uses
-        rows = sum([each.rows for each in admissions])
-        more = usage_of(key, names, [each.traceparent for each in admissions], rows, size)
+        more = _usage_of(admissions, names, size)
         for use in counted:
             use.add_all(more)
 
-    def _count_out(self, admissions: Sequence[Admission]) -> None:
+    def _count_out(self, admissions: Sequence[Admission], asks: Sequence[Ask]) -> None:
+        """Count requests no more; those of one key and tenant mostly stand together."""
         self.admissions -= len(admissions)
         self._counted.clear()
         if not self.admissions:
             self.uses.clear()
             return
-        for each in admissions:
-            size = len(each.payload) + len(each.parameters)
-            name = f"{each.tenant}\0{each.request_id}"
-            less = usage_of(each.key, (name,), (each.traceparent,), each.rows, size)
-            for whose in (None, each.key[:2], each.tenant):
+        both = zip(admissions, asks, strict=True)
+        for (key, tenant), run in groupby(both, lambda each: each[0][:2]):
+            some, their = zip(*run, strict=True)
+            size = sum([len(each.payload) + len(each.parameters) for each in some])
+            less = _usage_of(some, [ask.name for ask in their], size)
+            for whose in (None, key[:2], tenant):
                 use = self.uses[whose]
                 use.take_away(less)
                 if not use.requests:
                     del self.uses[whose]
+
+
+def _usage_of(admissions: Sequence[Admission], names: Sequence[str], size: int) -> Usage:
+    """Return what requests of one key and tenant are; `size` of payloads and parameters in all."""
+    rows = sum([each.rows for each in admissions])
+    traces = [each.traceparent for each in admissions]
+    return usage_of(admissions[0].key, names, traces, rows, size)
 
 
 def _size_of(admission: Admission, name: str, payload: int) -> int:
@@ -384,10 +392,7 @@ def _requests_of(record: Record) -> int:
 
 
 def _columns(
-    admissions: Sequence[Admission],
-    first: int,
-    keys: dict[Key, int],
-    tenants: dict[str, int],
+    admissions: Sequence[Admission], first: int, keys: dict[Key, int], tenants: dict[str, int]
 ) -> Admit:
     """Return the Admit of these requests: a column for each field."""
     key_of, tenant_of, *columns = zip(*admissions, strict=True)
