@@ -196,7 +196,7 @@ def load(files: Files, path: str) -> ClusterFile:
         InvalidRequest: it cannot be read, is no TOML, or something in it is wrong;
             the message names file and key.
     """
-    top = Table(path, "", parse(path, text_of(files, path)))
+    top = Table(path, "", tables_of(files, path))
     top.check_known((*CLIENT_TABLES, *COORDINATOR_TABLES))
     cluster = top.table("cluster")
     cluster.check_known(("name", "replica"))
@@ -328,11 +328,11 @@ def _address(table: Table, key: str, default: str | None = None) -> str:
     return address
 
 
-def text_of(files: Files, path: str) -> str:
-    """Return what is in a configuration file.
+def tables_of(files: Files, path: str) -> dict[str, Any]:
+    """Return the tables of a configuration file.
 
     Raises:
-        InvalidRequest: it cannot be read, or is none; the message names it.
+        InvalidRequest: it cannot be read, or is no TOML; the message names it.
     """
     try:
         file = files.open(path, "read")
@@ -347,13 +347,18 @@ def text_of(files: Files, path: str) -> str:
     if len(data) > FILE_BYTES_MAX:
         raise InvalidRequest(f"{path}: more than {FILE_BYTES_MAX} bytes: this is no configuration")
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except ValueError as error:
         raise InvalidRequest(f"{path}: {error}") from None
+    return parse(text, path)
 
 
-def parse(path: str, text: str) -> dict[str, Any]:
-    """Return the tables of a configuration file.
+def parse(text: str, path: str) -> dict[str, Any]:
+    """Return the tables of a configuration.
+
+    Args:
+        text: of it.
+        path: of its file, for errors.
 
     Raises:
         InvalidRequest: it is no TOML; the message names it.

@@ -13,7 +13,8 @@ from random import Random
 from chaos.nemeses.kinds import Act, Heal, Nemesis, leader_or_any, restarting
 from chaos.worlds.preloaded import Faults
 from chaos.worlds.processes import ProcessWorld
-from raftbatch.local import configuration
+from raftbatch.config import tables_of
+from raftbatch.realworld import GivenFiles
 
 _POWER = frozenset({"power"})
 _DISK = frozenset({"disk"})
@@ -67,7 +68,7 @@ def _fill(choose: Choose) -> Act:
 
 def _lower(world: ProcessWorld, rng: Random) -> Heal:
     """Leave so much on every disk that nothing new is admitted, and what is there can end."""
-    storage = configuration.parsed(world.config.read_text("utf-8"), str(world.config))["storage"]
+    storage = tables_of(GivenFiles(), str(world.config))["storage"]
     left = (storage["disk_low_bytes"] + storage["disk_reserve_bytes"]) // 2
     for node in world.nodes:
         world.disks[node].fill(left)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raftbatch.config import parse
 from raftbatch.local import configuration, toml
 from raftbatch.local.configuration import Addresses
 
@@ -73,7 +74,7 @@ class Files:
     def _write(self, name: str, nodes: Sequence[str]) -> Path:
         addresses = {node: self._addresses[node] for node in nodes}
         text = configuration.placed(self._values, self._folder, addresses, self._heading)
-        values = configuration.parsed(text, "the configuration made")
+        values = parse(text, "the configuration made")
         values["storage"]["data_dir"] = "disks/{node}/data"
         path = self._directory / name
         path.write_text(text.partition("\n")[0] + "\n\n" + toml.document(values), "utf-8")

@@ -36,11 +36,11 @@ from chaos.worlds.owners import VARIABLE, own_name
 from chaos.worlds.preloaded import Preload, make_library
 from chaos.worlds.started import Started
 from raftbatch.client import TLS
-from raftbatch.config import load
+from raftbatch.config import load, tables_of
 from raftbatch.errors import CannotStart
 from raftbatch.local import configuration, ports
 from raftbatch.local.looking import statuses, unready
-from raftbatch.realworld import RealEntropy, RealFiles
+from raftbatch.realworld import GivenFiles, RealEntropy, RealFiles
 from raftbatch.realworld.tls import read_shown
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ProcessWorld(Changing):
         self.preloads: dict[str, Preload] = {}
         self._program = tuple(program)
         self._never = threading.Event()
-        values = configuration.parsed(config.read_text("utf-8"), str(config))
+        values = tables_of(GivenFiles(), str(config))
         given = configuration.addresses_of(values, str(config))
         founders = tuple(given)
         given |= spares(given, spare_nodes)

@@ -140,14 +140,13 @@ def _of_config(path: str, name: str) -> list[tuple[Load, int]]:
 
     from executor.children import cpus
     from executor.config import executor_config
-    from raftbatch.config import ClusterFile, load, text_of
-    from raftbatch.local import configuration
+    from raftbatch.config import ClusterFile, load, tables_of
     from raftbatch.realworld import GivenFiles
     from raftbatch.settings import Model
     from raftbatch.tables import Table
 
     place = str(Path(path).absolute())
-    values = configuration.parsed(text_of(GivenFiles(), path), path)
+    values = tables_of(GivenFiles(), path)
     if "nodes" in values:
         cluster = load(GivenFiles(), place)
     else:  # models alone, as `raftbatch up` takes them

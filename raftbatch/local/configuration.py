@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from raftbatch.config import LISTENING, TLS_FILES, parse
+from raftbatch.config import LISTENING, TLS_FILES
 from raftbatch.errors import InvalidRequest
 from raftbatch.ids import is_address
 from raftbatch.local import toml
@@ -41,15 +41,6 @@ def built_in(template: str, addresses: Addresses) -> str:
     """Return the built-in configuration, of these nodes."""
     tables = toml.document({"nodes": addresses})
     return f"{template.rstrip()}\n{tables}"
-
-
-def parsed(text: str, path: str) -> dict[str, Any]:
-    """Return what a file holds.
-
-    Raises:
-        InvalidRequest: it is no TOML.
-    """
-    return parse(path, text)
 
 
 def addresses_of(values: Mapping[str, Any], path: str) -> Addresses:

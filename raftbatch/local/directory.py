@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from raftbatch.config import load, text_of
+from raftbatch.config import load, parse, tables_of
 from raftbatch.errors import CannotStart, InvalidRequest
 from raftbatch.local import configuration, ports
 from raftbatch.local.configuration import Addresses
@@ -204,8 +204,8 @@ class ClusterDirectory:
         }
 
     def _parsed(self, text: str) -> dict[str, Any]:
-        return configuration.parsed(text, self.source)
+        return parse(text, self.source)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return configuration.parsed(text_of(GivenFiles(), str(path)), str(path))
+    return tables_of(GivenFiles(), str(path))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor.config import executor_config
-from raftbatch.config import load
+from raftbatch.config import load, parse
 from raftbatch.errors import InvalidRequest
 from raftbatch.local import configuration, toml
 from raftbatch.realworld import RealFiles
@@ -71,7 +71,7 @@ def test_placed_configuration_keeps_what_is_meant() -> None:
     file = "models/m.py"
     class = "M"
     """
-    values = configuration.parsed(text, "mine.toml")
+    values = parse(text, "mine.toml")
     assert configuration.addresses_of(values, "mine.toml") == {
         "a": {"peer": "10.0.0.1:8003", "client": "10.0.0.1:8001"}
     }
@@ -88,7 +88,7 @@ def test_placed_configuration_keeps_what_is_meant() -> None:
 
 
 def test_placed_configuration_of_models_alone_has_nodes_and_a_name() -> None:
-    values = configuration.parsed('[models.m]\nversion = "2"\n', "m.toml")
+    values = parse('[models.m]\nversion = "2"\n', "m.toml")
     assert configuration.addresses_of(values, "m.toml") == {}
     found = tomllib.loads(configuration.placed(values, "/", ADDRESSES, ""))
     assert found["cluster"] == {"name": "local"}
@@ -107,7 +107,7 @@ def test_data_is_where_the_file_says() -> None:
 
 def test_what_is_no_configuration_is_said() -> None:
     with pytest.raises(InvalidRequest, match=r"a\.toml: Expected"):
-        configuration.parsed("[a", "a.toml")
+        parse("[a", "a.toml")
     with pytest.raises(InvalidRequest, match=r"a\.toml: nodes: there is none"):
         configuration.addresses_of({"nodes": {}}, "a.toml")
 

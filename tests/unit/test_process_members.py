@@ -16,6 +16,7 @@ from chaos.history import History
 from chaos.worlds.changing import Former
 from chaos.worlds.files import Files, spares
 from coordinator.raft.membership import Membership, Rank, encode, founders
+from raftbatch.config import parse
 from raftbatch.ids import NodeId
 from raftbatch.local import configuration
 from raftbatch.realworld import RealWorld
@@ -88,7 +89,7 @@ def test_emptied_directory_tells_what_its_node_said_is_committed(
 
 def test_node_that_joins_has_a_file_of_its_own(tmp_path: Path) -> None:
     config = ROOT / "cluster_configs" / "chaos-3.toml"
-    values = configuration.parsed(config.read_text("utf-8"), str(config))
+    values = parse(config.read_text("utf-8"), str(config))
     given = configuration.addresses_of(values, str(config))
     more = spares(given, 2)
     assert list(more) == ["n4", "n5"]
@@ -101,9 +102,7 @@ def test_node_that_joins_has_a_file_of_its_own(tmp_path: Path) -> None:
 
     def named(arguments: list[str]) -> list[str]:
         path = arguments[arguments.index("--config") + 1]
-        return list(
-            configuration.addresses_of(configuration.parsed(Path(path).read_text(), ""), "")
-        )
+        return list(configuration.addresses_of(parse(Path(path).read_text(), ""), ""))
 
     assert named(files.node("n2")) == ["n1", "n2", "n3"]
     assert named(files.node("n5")) == ["n1", "n2", "n3", "n5"]
