@@ -10,6 +10,7 @@ listed with their reasons and do no harm.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +89,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for test, reason in skips:
             terminalreporter.line(f"{test}: {reason}", red=True)
         terminalreporter.line("Install what is missing (ci/apt.txt; root), or run without CI=true.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Let each test leave signals as they were: a command that waits for some has them blocked.
+
+    Else whatever a later test of the same process starts would not hear of Ctrl-C.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        return (yield)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
